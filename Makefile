@@ -1,0 +1,48 @@
+# Two commands do everything on a fresh machine; each makes .venv first if it is missing.
+#   make check   rebuild every chapter from its diff, run its example and its tests
+#   make test    the whole test suite
+SHELL := /bin/bash
+PYTHON ?= python3
+PY := .venv/bin/python
+MODEL := models/SmolLM2-135M-Instruct/config.json
+
+# Several jobs share the cores: one thread each, or torch's own threads fight.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help check test lint gpu bench clean
+help:
+	@sed -n '2,3s/^#   //p' Makefile
+	@echo "make lint    style checks (ruff)"
+	@echo "make bench   the benchmarks, on this machine"
+	@echo "make gpu     the device tests and figures, on a machine with CUDA (installs nothing)"
+
+check: .venv/.stamp $(MODEL)
+	$(PY) tools/steps.py check
+
+test: .venv/.stamp $(MODEL) lint
+	$(PY) tools/steps.py verify
+	$(PY) tools/steps.py check
+	$(PY) -m pytest --ignore-glob='tests/test_ch*'
+
+lint: .venv/.stamp
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+bench: .venv/.stamp $(MODEL)
+	$(PY) tools/bench.py decode
+
+gpu:
+	$(PYTHON) tools/gpu_run.py
+
+clean:
+	rm -rf build
+
+.venv/.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "minisgl needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(MODEL): | .venv/.stamp
+	$(PY) tools/models.py get smollm2
