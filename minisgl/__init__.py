@@ -1,0 +1,1 @@
+"""minisgl: a small SGLang, built chapter by chapter."""

@@ -1,0 +1,14 @@
+"""The modules that need nothing but the standard library.
+
+They hold every decision about the KV cache, import without torch, and therefore run
+in a browser too. The browser package is built from this list.
+"""
+
+from __future__ import annotations
+
+MODULES = (
+    "minisgl",
+    "minisgl.core",
+    "minisgl.errors",
+    "minisgl.torch_free",
+)
