@@ -147,7 +147,7 @@ class Batch:
     input_ids: torch.Tensor = field(init=False, repr=False)  # token ids
     positions: torch.Tensor = field(init=False, repr=False)  # place in the request
     out_loc: torch.Tensor = field(init=False, repr=False)  # slot its KV is written to
-    # which tokens need logits (None: all of them)
+    # which tokens need logits: the last of each sampled request (None: all tokens)
     logit_indices: torch.Tensor | None = field(init=False, repr=False, default=None)
     # whatever the attention backend wants to compute once for all layers
     attn_metadata: Any = field(init=False, repr=False, default=None)
@@ -172,6 +172,11 @@ class Batch:
     @property
     def num_tokens(self) -> int:
         return sum(r.extend_len for r in self.reqs)
+
+    @property
+    def sampled_reqs(self) -> list[Req]:
+        """The requests that get a token from this forward: all but prompt slices."""
+        return [r for r in self.reqs if not r.is_chunk]
 
 
 @dataclass(eq=False)

@@ -10,5 +10,7 @@ MODULES = (
     "minisgl",
     "minisgl.core",
     "minisgl.errors",
+    "minisgl.kvcache",
+    "minisgl.kvcache.page_allocator",
     "minisgl.torch_free",
 )

@@ -1,0 +1,1 @@
+"""Attention backends: what happens between the projections of a layer."""

@@ -1,0 +1,1 @@
+"""Decoder-only transformers, read from Hugging Face directories."""

@@ -1,0 +1,95 @@
+"""What a model looks like, read from the config.json of a Hugging Face directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minisgl.errors import ModelError
+
+
+@dataclass(frozen=True)
+class RopeConfig:
+    """Rotary embedding: base frequency, and how it is stretched (None: not at all)."""
+
+    theta: float
+    scaling: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes and switches of a decoder-only transformer.
+
+    `hf` keeps the Hugging Face config it was read from, for what only one architecture
+    has.
+    """
+
+    architecture: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_qo_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rms_norm_eps: float
+    max_position: int
+    tie_word_embeddings: bool
+    rope: RopeConfig
+    hf: Any
+
+    @classmethod
+    def from_dir(cls, model_dir: str | Path) -> ModelConfig:
+        """Read `model_dir`/config.json.
+
+        Raises ModelError if there is no such directory, no config.json in it, or the
+        config cannot be served.
+        """
+        from transformers import AutoConfig
+
+        path = Path(model_dir)
+        if not (path / "config.json").is_file():
+            raise ModelError(
+                f"{str(model_dir)!r} is not a model directory: it has no config.json. "
+                "Give a directory in Hugging Face format; "
+                "'tools/models.py get smollm2' makes one."
+            )
+        try:
+            hf = AutoConfig.from_pretrained(path, local_files_only=True)
+        except (ValueError, OSError, KeyError) as error:
+            raise ModelError(f"{path / 'config.json'} cannot be read: {error}") from None
+        return cls.from_hf(hf)
+
+    @classmethod
+    def from_hf(cls, hf: Any) -> ModelConfig:
+        """Take the fields that every supported architecture has."""
+        if not hf.architectures:
+            raise ModelError("config.json names no architecture; add 'architectures'")
+        if getattr(hf, "use_sliding_window", False):
+            raise ModelError("use_sliding_window is on; no served architecture has it")
+        head_dim = getattr(hf, "head_dim", None)
+        return cls(
+            architecture=hf.architectures[0],
+            vocab_size=hf.vocab_size,
+            hidden_size=hf.hidden_size,
+            intermediate_size=hf.intermediate_size,
+            num_layers=hf.num_hidden_layers,
+            num_qo_heads=hf.num_attention_heads,
+            num_kv_heads=hf.num_key_value_heads,
+            head_dim=head_dim or hf.hidden_size // hf.num_attention_heads,
+            rms_norm_eps=hf.rms_norm_eps,
+            max_position=hf.max_position_embeddings,
+            tie_word_embeddings=hf.tie_word_embeddings,
+            rope=rope_from_hf(hf.rope_parameters),
+            hf=hf,
+        )
+
+
+def rope_from_hf(parameters: dict[str, Any]) -> RopeConfig:
+    """Raises ModelError for a kind of scaling that `layers/rotary.py` does not have."""
+    kind = parameters.get("rope_type", "default")
+    if kind not in ("default", "llama3"):
+        raise ModelError(f"rope_type is {kind!r}; 'default' and 'llama3' are supported")
+    scaling = dict(parameters) if kind == "llama3" else None
+    return RopeConfig(theta=parameters["rope_theta"], scaling=scaling)
