@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import psutil
 import torch
 
 from minisgl.errors import DeviceError
@@ -30,6 +29,8 @@ def free_memory(device: torch.device) -> int:
     """Bytes that could be allocated on the device now."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
+    import psutil  # not needed, and not everywhere installed, beside a GPU
+
     return psutil.virtual_memory().available
 
 

@@ -55,7 +55,11 @@ class Engine:
             dtype=self.dtype,
             device=self.device,
         )
-        self.tables = ReqTable(config.max_running_req, self.max_seq_len, self.device)
+        self.tables = ReqTable(
+            config.max_running_req,
+            num_pages_for(self.max_seq_len, config.page_size) * config.page_size,
+            self.device,
+        )
         self.ctx = Context(page_size=config.page_size)
         self.ctx.page_table = self.tables.page_table
         self.ctx.kv_cache = self.kv_cache

@@ -34,8 +34,7 @@ def generate_one(
     while req.can_decode:
         missing = num_pages_for(req.device_len, page_size) - num_pages
         slots = slots_of_pages(allocator.allocate(missing), page_size)
-        start, end = num_pages * page_size, engine.max_seq_len
-        engine.tables.write_slots(req.table_idx, start, slots[: end - start])
+        engine.tables.write_slots(req.table_idx, num_pages * page_size, slots)
         num_pages += missing
         output = engine.forward_batch(Batch([req], phase))
         phase = "decode"

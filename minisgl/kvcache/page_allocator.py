@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 
 from minisgl.errors import PoolError
 
@@ -77,10 +78,16 @@ def num_pages_for(num_tokens: int, page_size: int) -> int:
     return -(-num_tokens // page_size)
 
 
-def slots_of_pages(pages: Iterable[int], page_size: int) -> list[int]:
+def slots_of_pages(pages: Iterable[int], page_size: int) -> array[int]:
     """The slots of whole pages, in order."""
-    return [
-        slot
-        for page in pages
-        for slot in range(page * page_size, (page + 1) * page_size)
-    ]
+    if page_size == 1:
+        return array("i", pages)
+    slots = array("i")
+    for page in pages:
+        slots.extend(range(page * page_size, (page + 1) * page_size))
+    return slots
+
+
+def pages_of_slots(slots: Sequence[int], page_size: int) -> list[int]:
+    """The pages of slots that start at the beginning of a page."""
+    return [slot // page_size for slot in slots[::page_size]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import torch
@@ -18,23 +19,28 @@ class ReqTable:
     """
 
     def __init__(self, num_rows: int, max_len: int, device: torch.device) -> None:
+        self.device = device
         self.page_table = torch.zeros(
             num_rows, max_len, dtype=torch.int32, device=device
         )
         self.token_pool = torch.zeros_like(self.page_table)
-        self.device = device
+        # The page table once more, on the host: who frees pages must not wait for the
+        # device to tell which.
+        self._host_slots = [array("i", bytes(4 * max_len)) for _ in range(num_rows)]
 
     def write_slots(self, row: int, start: int, slots: Sequence[int]) -> None:
         """Say where the KV of positions `start`, `start` + 1, … lies."""
+        slots = array("i", slots)
         self._write(self.page_table, row, start, slots)
+        self._host_slots[row][start : start + len(slots)] = slots
+
+    def read_slots(self, row: int, start: int, end: int) -> array[int]:
+        """The slots of positions [start, end), on the host."""
+        return self._host_slots[row][start:end]
 
     def write_tokens(self, row: int, start: int, tokens: Sequence[int]) -> None:
         """Put token ids at positions `start`, `start` + 1, …"""
-        self._write(self.token_pool, row, start, tokens)
-
-    def read_slots(self, row: int, start: int, end: int) -> list[int]:
-        """The slots of positions [start, end), on the host."""
-        return self.page_table[row, start:end].tolist()
+        self._write(self.token_pool, row, start, array("i", tokens))
 
     def fill_batch(self, batch: Batch) -> None:
         """Set the batch's `input_ids`, `positions` and `out_loc` from the tables.
@@ -67,8 +73,9 @@ class ReqTable:
         self.token_pool[index[0], index[1]] = tokens.to(self.token_pool.dtype)
 
     @staticmethod
-    def _write(
-        table: torch.Tensor, row: int, start: int, values: Sequence[int]
-    ) -> None:
-        new = torch.tensor(values, dtype=table.dtype)
-        table[row, start : start + len(new)] = new.to(table.device)
+    def _write(table: torch.Tensor, row: int, start: int, values: array[int]) -> None:
+        end = start + len(values)
+        assert end <= table.shape[1], (end, table.shape)
+        if values:
+            new = torch.frombuffer(values, dtype=torch.int32)
+            table[row, start:end] = new.to(table.device)
