@@ -82,6 +82,7 @@ class Req:
 
     def __post_init__(self) -> None:
         self.prompt_len = len(self.input_ids)
+        self.reused_len = self.cached_len  # tokens of the prompt it never computes
         self.device_len = self.prompt_len
         self.max_device_len = self.prompt_len + self.output_len
         assert self.input_ids.typecode == "i", self.input_ids.typecode
