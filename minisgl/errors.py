@@ -37,3 +37,7 @@ class EngineConfigError(MiniSGLError, ValueError):
 
 class PromptError(MiniSGLError, ValueError):
     """A prompt cannot be served: empty, too long, or not token ids of the model."""
+
+
+class IntegrityError(MiniSGLError, AssertionError):
+    """The books on pages, locks or sizes are wrong: a bug, and where it shows."""

@@ -17,7 +17,8 @@ from minisgl.core import SamplingParams
 from minisgl.engine.config import EngineConfig
 from minisgl.engine.engine import Engine
 from minisgl.errors import MiniSGLError, PromptError, SamplingParamsError
-from minisgl.scheduler.pages import PageManager
+from minisgl.kvcache import create_prefix_cache
+from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.scheduler import Reply, Scheduler
 
 Prompt = str | Sequence[int]
@@ -57,6 +58,7 @@ class LLM:
         num_page_override: int | None = None,
         memory_ratio: float = 0.5,
         max_prefill_tokens: int = 8192,
+        cache_type: str = "naive",
     ) -> None:
         config = EngineConfig(
             model_path=model_path,
@@ -69,7 +71,10 @@ class LLM:
             memory_ratio=memory_ratio,
         )
         self.engine = Engine(config)
-        pages = PageManager(self.engine.num_pages, page_size, self.engine.tables)
+        prefix_cache = create_prefix_cache(cache_type, self.engine.device, page_size)
+        pages = CacheManager(
+            self.engine.num_pages, page_size, self.engine.tables, prefix_cache
+        )
         self.scheduler = Scheduler(self.engine, pages, max_prefill_tokens)
         self.tokenizer = load_tokenizer(model_path)
         self._replies: dict[int, deque[Reply]] = {}  # uid -> not yet handed out

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minisgl.core import Req, SamplingParams
-from minisgl.errors import MiniSGLError
+from minisgl.errors import IntegrityError
 from minisgl.kvcache.page_allocator import (
     PageAllocator,
     num_pages_for,
@@ -19,10 +19,6 @@ from minisgl.kvcache.page_allocator import (
     slots_of_pages,
 )
 from minisgl.kvcache.req_table import ReqTable
-
-
-class IntegrityError(MiniSGLError):
-    """The books on pages, locks or sizes are wrong: a bug, and where it shows."""
 
 
 @dataclass(eq=False)

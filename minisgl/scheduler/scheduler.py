@@ -10,8 +10,9 @@ from typing import Literal
 from minisgl.core import Req, SamplingParams
 from minisgl.engine.engine import Engine
 from minisgl.errors import PromptError
+from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.decode import DecodeManager
-from minisgl.scheduler.pages import PageManager, PendingReq
+from minisgl.scheduler.pages import PendingReq
 from minisgl.scheduler.prefill import PrefillManager
 from minisgl.scheduler.table import TableManager
 
@@ -38,7 +39,7 @@ class Scheduler:
     """
 
     def __init__(
-        self, engine: Engine, pages: PageManager, max_prefill_tokens: int = 8192
+        self, engine: Engine, pages: CacheManager, max_prefill_tokens: int = 8192
     ) -> None:
         self.engine = engine
         self.pages = pages
@@ -97,11 +98,12 @@ class Scheduler:
     def _advance(self, req: Req, token: int) -> Reply:
         req.append_host(token)
         reason = self._finish_reason(req, token)
-        if reason is None:
-            self.decode.add(req)
-        else:
+        if reason is not None:
             self.decode.remove(req.uid)
             self._release(req)
+        elif req.uid not in self.decode.running:  # its prompt was computed just now
+            self.pages.cache_unfinished(req)
+            self.decode.add(req)
         return Reply(req.uid, token, reason, req.prompt_len, req.reused_len)
 
     def _finish_reason(self, req: Req, token: int) -> FinishReason | None:
