@@ -56,6 +56,7 @@ class GitRepo:
         *args: str,
         stdin: bytes = b"",
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
         ok: tuple[int, ...] = (0,),
     ) -> GitResult:
         """Run `git args`; an exit code outside `ok` raises `GitError`."""
@@ -65,12 +66,13 @@ class GitRepo:
             [*config, *args],
             stdin=stdin,
             env={"GIT_DIR": str(self.path), **(env or {})},
-            cwd=self.path,
+            cwd=cwd or self.path,
         )
         if result.code not in ok:
             raise GitError(
                 f"git {args[0]} failed ({result.code}): {result.err.strip()}",
-                f"delete {self.path} (it is made again) and run this again",
+                "run this again; if it stays, save or abort an open edit, then delete "
+                f"{self.path} (it is made again)",
             )
         return result
 

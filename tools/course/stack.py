@@ -49,8 +49,10 @@ class Stack:
     as stored, and `UnknownChapter` for a number that is not listed.
     """
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: Course, *, absent_is_empty: bool = False) -> None:
+        """`absent_is_empty`: a chapter without a patch (yet) changes nothing."""
         self.course = course
+        self._absent_is_empty = absent_is_empty
         self.repo = GitRepo(course.root / "build" / "steps.git")
         self._trees: dict[int, str] = {0: EMPTY_TREE}
 
@@ -97,10 +99,13 @@ class Stack:
 
     def _next(self, chapter: Chapter, index: dict[str, str]) -> str:
         """Apply one chapter on what `index` holds: the tree id afterwards."""
+        if self._absent_is_empty and not (self.course.root / chapter.patch).exists():
+            return self._trees[self.course.previous(chapter.number)]
         patch = read_patch(self.course, chapter)
         apply_patch(self.repo, patch, chapter, index)
         tree = self.repo.line("write-tree", env=index)
-        check_entries(self.repo, tree, chapter)
+        if faults := tree_faults(self.repo, tree):
+            raise _bad_path(chapter, faults[0])
         return tree
 
 
@@ -144,18 +149,20 @@ def apply_patch(
         raise _refused(chapter, _complaint(result))
 
 
-def check_entries(repo: GitRepo, tree: str, chapter: Chapter) -> None:
-    """Only regular files of mode 644, inside the package, and no case-only twins."""
+def tree_faults(repo: GitRepo, tree: str) -> list[str]:
+    """What keeps a tree from being a stage: modes, paths, case-only twins."""
     seen: dict[str, str] = {}
+    faults = []
     for mode, _, path in _entries(repo, tree):
         if mode != "100644":
-            raise _bad_path(chapter, path, _MODES.get(mode, f"has mode {mode}"))
+            faults.append(f"{path} {_MODES.get(mode, f'has mode {mode}')}")
         if fault := path_fault(path):
-            raise _bad_path(chapter, path, fault)
+            faults.append(f"{path} {fault}")
         for folded, prefix in _prefixes(path):
             if seen.setdefault(folded, prefix) != prefix:
                 twin = f"differs from {seen[folded]} in upper and lower case only"
-                raise _bad_path(chapter, prefix, twin)
+                faults.append(f"{prefix} {twin}")
+    return faults
 
 
 def path_fault(path: str) -> str | None:
@@ -241,9 +248,16 @@ def _prefixes(path: str) -> Iterable[tuple[str, str]]:
 
 
 def _line_fault(line: bytes) -> str | None:
+    if line == b"GIT binary patch" or line.startswith(b"Binary files "):
+        return "is binary"
+    return content_fault(line)
+
+
+def content_fault(line: bytes) -> str | None:
+    """What forbids this line in a file of the package; None for a good one."""
     if b"\r" in line:
         return "has a CR line end"
-    if b"\0" in line or line == b"GIT binary patch" or line.startswith(b"Binary files"):
+    if b"\0" in line:
         return "is binary"
     try:
         line.decode("utf-8")
@@ -260,12 +274,12 @@ def _check_paths(repo: GitRepo, patch: bytes, chapter: Chapter) -> None:
     for row in listed.out.decode().split("\0"):
         path = row.split("\t")[-1]
         if path and (fault := path_fault(path)):
-            raise _bad_path(chapter, path, fault)
+            raise _bad_path(chapter, f"{path} {fault}")
 
 
-def _bad_path(chapter: Chapter, path: str, fault: str) -> PatchError:
+def _bad_path(chapter: Chapter, fault: str) -> PatchError:
     return PatchError(
-        f"chapter {chapter.label}: {chapter.patch}: {path} {fault}",
+        f"chapter {chapter.label}: {chapter.patch}: {fault}",
         f"change the chapter with tools/steps.py edit {chapter.number}",
     )
 

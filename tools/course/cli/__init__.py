@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
+from course.author import recover
 from course.cli import author, learn, run, stages
-from course.cli.console import print_error
+from course.cli.console import err, print_error
 from course.errors import CourseError
 
 _EPILOG = "Exit codes: 0 good, 1 a check failed, 2 wrong use."
@@ -51,6 +52,8 @@ def _root(
     """
     if root is not None:
         context.obj = root
+    if context.invoked_subcommand and recover(context.obj):
+        err().print("an interrupted save was undone; its edit is still open")
 
 
 for _module in (stages, run, learn, author):
