@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import typer
 from rich.console import Console
@@ -28,6 +30,17 @@ def out() -> Console:
 def err() -> Console:
     """The console for progress and errors."""
     return _console(stderr=True)
+
+
+@contextmanager
+def progress_line() -> Iterator[Callable[[str], None]]:
+    """One live line on a terminal; nothing where nobody watches."""
+    console = err()
+    if not console.is_terminal:
+        yield lambda text: None
+        return
+    with console.status("") as status:
+        yield status.update
 
 
 def load_course(context: typer.Context) -> Course:

@@ -11,9 +11,11 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.tree import Tree
 
-from course.cli.console import load_course, out
-from course.errors import CourseError
+from course.cli.console import load_course, out, progress_line
+from course.errors import CheckFailed, CourseError
 from course.stack import PACKAGE, Stack
+from course.verify import Result
+from course.verify import verify as verify_course
 
 Number = Annotated[int, typer.Argument(metavar="N", help="A chapter number.")]
 
@@ -24,6 +26,7 @@ def register(app: typer.Typer) -> None:
     app.command("tree")(tree)
     app.command("show")(show)
     app.command("build")(build)
+    app.command("verify")(verify)
 
 
 def list_chapters(context: typer.Context) -> None:
@@ -110,6 +113,30 @@ def build(
             f"cannot write {dest}: {error.strerror}", "name another folder with --to"
         ) from None
     out().print(f"wrote {dest / PACKAGE}", markup=False, soft_wrap=True)
+
+
+def verify(context: typer.Context) -> None:
+    """Prove, without running a model, that patches, minisgl/ and chapters fit together.
+
+    Example: tools/steps.py verify
+    """
+    course = load_course(context)
+    num_bad = 0
+    with progress_line() as progress:
+        for result in verify_course(course, progress):
+            num_bad += not result.is_good
+            _print_result(result)
+    if num_bad:
+        rules = "1 rule is" if num_bad == 1 else f"{num_bad} rules are"
+        raise CheckFailed(f"{rules} broken", "see what to do under each, above")
+
+
+def _print_result(result: Result) -> None:
+    mark = "[green]ok  [/]" if result.is_good else "[bold red]FAIL[/]"
+    out().print(f"{mark} {result.rule} [dim]({result.covered})[/]", soft_wrap=True)
+    for problem in result.problems:
+        out().print(f"     {problem.message}", markup=False, soft_wrap=True)
+        out().print(f"       next: {problem.hint}", markup=False, soft_wrap=True)
 
 
 def _branch(folders: dict[str, Tree], folder: str) -> Tree:
