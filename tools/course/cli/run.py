@@ -1,9 +1,203 @@
-"""Commands that run chapters: check, record."""
+"""The commands that run stages: `check` and `record`."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
 import typer
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
+from course.cli import report
+from course.errors import CheckFailed, CourseError
+from course.jobs import Ended, run_all
+from course.manifest import Course
+from course.recording import Recording
+from course.recording import record as record_outputs
+from course.results import Result
+from course.runner import KINDS, Job, Runner, select, write_whole
+from course.stack import Stack
+
+Chapters = Annotated[
+    list[int] | None, typer.Argument(metavar="[N]...", help="Chapters; all if none.")
+]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="At a time [default: cores].")
+]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.1, help="Stop a job in which nothing happens for so many s."),
+]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def check(
+    chapters: Chapters = None,
+    jobs: Jobs = None,
+    only: Annotated[
+        Literal["example", "tests", "before"] | None,
+        typer.Option(help="Run only this kind of job."),
+    ] = None,
+    test: Annotated[
+        list[str] | None,
+        typer.Option(help="Run only this test (a pytest id) at the chapter's stage."),
+    ] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write a report to this file.")
+    ] = None,
+    timeout: Timeout = 600,
+) -> None:
+    """Run every chapter at its own stage: its example, and all tests up to it.
+
+    What passed before and has not changed is not run again ("cached").
+
+    \b
+    Examples:
+      tools/steps.py check
+      tools/steps.py check 3 4 --jobs 2
+      tools/steps.py check 4 --only example
+      tools/steps.py check 4 --test tests/test_ch04_attention.py::test_decode
+    """
+    runner, console = open_runner(), Console(highlight=False)
+    numbers = select(runner.course, chapters or [])
+    kinds = ("tests",) if test else (only,) if only else KINDS
+    todo = runner.jobs(numbers, kinds)
+    if test:
+        todo = [Job(runner, job.chapter, "tests", tuple(test)) for job in todo]
+    results = _run(runner, todo, jobs or cores(), timeout, console)
+    _show(runner, results, console)
+    if json_file:
+        write_report(json_file, results)
+    if not all(result.ok for result in results):
+        bad = [result for result in results if not result.ok]
+        titles = "; ".join(result.title for result in bad)
+        problem = f"{len(bad)} of {len(results)} failed: {titles}"
+        raise CheckFailed(problem, bad[0].rerun)
+
+
+def record(
+    chapters: Chapters = None, jobs: Jobs = None, timeout: Timeout = 600
+) -> None:
+    """Record again what the examples print, and show what changed.
+
+    Every example runs twice; one that fails, or that prints two different things, keeps
+    the recording it has.
+
+    \b
+    Examples:
+      tools/steps.py record
+      tools/steps.py record 3
+    """
+    runner, console = open_runner(), Console(highlight=False)
+    numbers = select(runner.course, chapters or [])
+    recordings = record_outputs(runner, numbers, jobs=jobs or cores(), timeout=timeout)
+    for recording in recordings:
+        _show_recording(recording, console)
+    if bad := [r.chapter.example for r in recordings if r.problem]:
+        raise CheckFailed(f"not recorded: {', '.join(bad)}", "correct it first")
+
+
+def open_runner() -> Runner:
+    """The course this checkout holds."""
+    course = Course.load(course_root())
+    return Runner(course, Stack(course))
+
+
+def course_root() -> Path:
+    return Path(__file__).resolve().parents[3]
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def write_report(path: Path, results: Sequence[Result]) -> None:
+    """The report of `check --json`: guarantees, then every job."""
+    data = {
+        "ok": all(result.ok for result in results),
+        "guarantees": report.guarantees(results),
+        "results": [result.as_json() for result in results],
+    }
+    try:
+        write_whole(path, (json.dumps(data, indent=1) + "\n").encode())
+    except OSError as error:
+        raise CourseError(
+            f"cannot write {path}: {error.strerror}", "name a file in a folder you own"
+        ) from error
+
+
+def _run(
+    runner: Runner, todo: Sequence[Job], jobs: int, timeout: float, console: Console
+) -> list[Result]:
+    """Results in chapter order; what is remembered is not run."""
+    results: list[Result] = []
+    keys = {job: runner.key(job) for job in todo}  # jobs are compared by identity
+    with report.Board(console, len(todo)) as board:
+
+        def take(result: Result) -> None:
+            results.append(result)
+            board.ended(result)
+
+        def ended(job: Job, end: Ended) -> None:
+            result = runner.judge(job, end)
+            runner.remember(job, result, keys[job])
+            take(result)
+
+        remembered, waiting = [], []
+        for job in todo:
+            if result := runner.remembered(job):
+                remembered.append(result)
+            else:
+                waiting.append(job)
+        for result in _in_order(remembered):
+            take(result)
+        run_all(
+            waiting,
+            jobs=jobs,
+            timeout=timeout,
+            folder=runner.runs,
+            ended=ended,
+            tick=board.tick,
+        )
+    return _in_order(results)
+
+
+def _in_order(results: Sequence[Result]) -> list[Result]:
+    """As the chapters come, whatever ended first."""
+    return sorted(results, key=lambda r: (r.chapter, KINDS.index(r.kind)))
+
+
+def _show(runner: Runner, results: Sequence[Result], console: Console) -> None:
+    console.print()
+    console.print(report.table(runner.course.chapters, results))
+    for text in report.failures(results):
+        console.print(text)
+    for note in report.notes(results):
+        console.print(Text(note, style="yellow"))
+    for found in report.guarantees(results):
+        mark = "ok  " if found["ok"] else "FAIL"
+        count = f"{found['held']} of {found['checked']}"
+        text = f"{mark} guarantee {found['number']}: {found['text']}: {count}"
+        console.print(text, soft_wrap=True)
+    cached = sum(result.cached for result in results)
+    if cached:
+        console.print(f"{cached} of {len(results)} cached: unchanged since they passed")
+
+
+def _show_recording(recording: Recording, console: Console) -> None:
+    path = recording.chapter.recorded
+    if recording.problem:
+        console.print(f"refused    {path}: {recording.problem}", style="red")
+        console.print(Text(recording.detail, style="dim"))
+    elif recording.is_changed:
+        console.print(f"recorded   {path}", style="green")
+        console.print(Syntax(recording.diff, "diff", background_color="default"))
+    else:
+        console.print(f"unchanged  {path}")
