@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import json
+import os
 import runpy
 import sys
 import traceback
@@ -53,7 +54,7 @@ class Events:
     def end(self, status: int) -> None:
         """The run is whole; and where `minisgl` came from, None if it was not used."""
         package = sys.modules.get("minisgl")
-        origin = str(getattr(package, "__file__", "")) if package else None
+        origin = str(getattr(package, "__file__", None) or "") if package else None
         self.write("end", status=status, minisgl=origin, stage=self.stage)
 
 
@@ -113,6 +114,7 @@ class Recorder:
         return Path(place).is_relative_to(self.events.stage)
 
     def _write(self, nodeid: str, outcome: str, message: str, text: str = "") -> None:
+        text = text.replace(os.path.relpath(self.events.stage) + os.sep, "")
         text = text[-_TEXT_LIMIT:]
         self.events.write(
             "test", id=nodeid, outcome=outcome, message=message, text=text

@@ -147,13 +147,19 @@ def grade(
     return Grade(job.chapter, runner.judge(job, ends[0]), tests, left)
 
 
-def name_to_hint(grade: Grade) -> str | None:
-    """What to ask a hint for: the stub that the first failure met, or any left."""
+def next_help(course: Course, grade: Grade) -> str | None:
+    """The command that helps with the stub the first failure met, or another one."""
     first = grade.first_bad
     text = f"{first.message}\n{first.text}" if first else ""
     labels = re.findall(rf"chapter {grade.chapter.number}: ([\w.]+)", text)
     met = [name for name in grade.unwritten if name.endswith(tuple(labels))]
-    return next(iter([*met, *grade.unwritten, *grade.chapter.names]), None)
+    names = [*met, *grade.unwritten, *grade.chapter.names]
+    number = grade.chapter.number
+    hinted = [name for name in names if name in _hints_or_none(course, number)]
+    for command, name in [("hint", hinted), ("solution", names)]:
+        if name:
+            return f"tools/steps.py {command} {number} {name[0]}"
+    return None
 
 
 def tree_diff(runner: Runner, number: int, files: Mapping[str, bytes]) -> str:
@@ -232,6 +238,11 @@ def read_hints(course: Course, number: int) -> dict[str, list[str]]:
         if not (texts and isinstance(texts, list) and all(map(_is_text, texts))):
             raise CourseError(f"{path}: {name} must list texts", f"correct {path}")
     return hints
+
+
+def _hints_or_none(course: Course, number: int) -> dict[str, list[str]]:
+    has_hints = (course.root / course.chapter(number).hints).is_file()
+    return read_hints(course, number) if has_hints else {}
 
 
 def _is_text(value: object) -> bool:
@@ -354,20 +365,22 @@ def _readme(runner: Runner, chapter: Chapter, target: Path) -> str:
     rest = [name for name in added if name not in first]
     lines = [f"# Chapter {number}: {chapter.title}", ""]
     lines += [
-        f"Here is the package as it is before chapter {number}, with the signatures",
-        "and docstrings of what the chapter adds. Bodies that say",
+        f"Here is the package as it is before chapter {number}, with the signatures and",
+        "docstrings of what the chapter adds. Bodies that say",
         f'`raise NotImplementedError("chapter {number}: …")` are yours to write.',
         "",
         "## What to write, in this order",
         "",
     ]
-    lines += [f"{i}. `{n}` in `{paths[n]}`" for i, n in enumerate(first or rest, 1)]
+    for index, name in enumerate(first or rest, 1):
+        there = ", there already: the chapter changes it" if name in changed else ""
+        lines.append(f"{index}. `{name}` in `{paths[name]}`{there}")
     if first and rest:
         lines += ["", "Along the way, the smaller pieces:", ""]
         lines += [f"- `{name}` in `{paths[name]}`" for name in rest]
-    if changed:
-        lines += ["", "Already there, with their old bodies, and changed here:", ""]
-        lines += [f"- `{name}` in `{paths[name]}`" for name in changed]
+    if others := [name for name in changed if name not in first]:
+        lines += ["", "There already, with their old bodies, and changed here:", ""]
+        lines += [f"- `{name}` in `{paths[name]}`" for name in others]
     return "\n".join([*lines, "", *_commands(runner, chapter, target)]) + "\n"
 
 

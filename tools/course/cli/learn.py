@@ -102,7 +102,7 @@ def grade(
         text = learner.tree_diff(runner, number, files)
         console.print(_diff(text) if text else "Your package equals the course's.")
     if not marks.result.ok:
-        _show_failure(marks, console)
+        _show_failure(runner, marks, console)
         raise CheckFailed(
             f"chapter {number} does not pass yet: {marks.result.problem}",
             f"write on, then {_grade_command(runner, number, place)}",
@@ -190,7 +190,7 @@ def _sentence(test: TestResult) -> str:
     return f"{words} {bracket}{values}".rstrip()
 
 
-def _show_failure(marks: Grade, console: Console) -> None:
+def _show_failure(runner: Runner, marks: Grade, console: Console) -> None:
     console.print()
     if first := marks.first_bad:
         console.print(Text(f"first failure: {first.id}", style="bold red"))
@@ -201,9 +201,8 @@ def _show_failure(marks: Grade, console: Console) -> None:
     console.print()
     if marks.unwritten:
         console.print(f"still to write: {', '.join(marks.unwritten)}", markup=False)
-    number = marks.chapter.number
-    if name := learner.name_to_hint(marks):
-        console.print(f"a hint: tools/steps.py hint {number} {name}", markup=False)
+    if command := learner.next_help(runner.course, marks):
+        console.print(f"help: {command}", markup=False)
 
 
 def _show_passed(runner: Runner, number: int, place: Path, console: Console) -> None:
