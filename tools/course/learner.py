@@ -365,8 +365,8 @@ def _readme(runner: Runner, chapter: Chapter, target: Path) -> str:
     rest = [name for name in added if name not in first]
     lines = [f"# Chapter {number}: {chapter.title}", ""]
     lines += [
-        f"Here is the package as it is before chapter {number}, with the signatures and",
-        "docstrings of what the chapter adds. Bodies that say",
+        f"Here is the package as it is before chapter {number}, with the signatures",
+        "and docstrings of what the chapter adds. Bodies that say",
         f'`raise NotImplementedError("chapter {number}: …")` are yours to write.',
         "",
         "## What to write, in this order",

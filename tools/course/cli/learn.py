@@ -13,6 +13,7 @@ from rich.text import Text
 
 from course import learner
 from course.cli import report
+from course.cli.console import out
 from course.cli.run import Timeout, open_runner
 from course.errors import CheckFailed, CourseError
 from course.learner import Grade
@@ -32,7 +33,16 @@ _MARKS = {
 }
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("start")(start)
+    app.command("grade")(grade)
+    app.command("hint")(hint)
+    app.command("solution")(solution)
+
+
 def start(
+    context: typer.Context,
     number: Number,
     to: Annotated[
         Path | None, typer.Option(help="The folder to make [default: learn/NN_slug].")
@@ -48,13 +58,15 @@ def start(
     example, the tests, and a README that says what to write. With --from, your own code
     stands in place of the course's; it must pass the chapter before.
 
-    \b
     Examples:
-      tools/steps.py start 8
-      tools/steps.py start 8 --to ~/radix
-      tools/steps.py start 9 --from learn/08_radix_cache
+
+    * tools/steps.py start 8
+
+    * tools/steps.py start 8 --to ~/radix
+
+    * tools/steps.py start 9 --from learn/08_radix_cache
     """
-    runner, console = open_runner(), Console(highlight=False)
+    runner, console = open_runner(context), out()
     select(runner.course, [number])
     target = to or learner.default_workspace(runner.course, number)
     learner.refuse_to_overwrite(number, target)
@@ -69,6 +81,7 @@ def start(
 
 
 def grade(
+    context: typer.Context,
     number: Number,
     folder: Annotated[
         Path | None, typer.Argument(help="Your workspace [default: learn/NN_slug].")
@@ -82,12 +95,13 @@ def grade(
 
     Only the folder minisgl of a workspace is read; the tests are the course's own.
 
-    \b
     Examples:
-      tools/steps.py grade 8
-      tools/steps.py grade 8 ~/radix --diff
+
+    * tools/steps.py grade 8
+
+    * tools/steps.py grade 8 ~/radix --diff
     """
-    runner, console = open_runner(), Console(highlight=False)
+    runner, console = open_runner(context), out()
     select(runner.course, [number])
     place = folder or learner.default_workspace(runner.course, number)
     if not place.is_dir():
@@ -110,14 +124,14 @@ def grade(
     _show_passed(runner, number, place, console)
 
 
-def hint(number: Number, name: Name) -> None:
+def hint(context: typer.Context, number: Number, name: Name) -> None:
     """Give a hint for a name of a chapter; ask again for the next one.
 
-    \b
     Examples:
-      tools/steps.py hint 8 RadixPrefixCache.evict
+
+    * tools/steps.py hint 8 RadixPrefixCache.evict
     """
-    runner, console = open_runner(), Console(highlight=False)
+    runner, console = open_runner(context), out()
     select(runner.course, [number])
     full, hints, total = learner.Hints(runner.course).next(number, name)
     console.print(f"{full}, hint {len(hints)} of {total}")
@@ -130,14 +144,14 @@ def hint(number: Number, name: Name) -> None:
     console.print(Text(f"more: {again}", style="dim"))
 
 
-def solution(number: Number, name: Name) -> None:
+def solution(context: typer.Context, number: Number, name: Name) -> None:
     """Show a name as the chapter has it, and what the chapter changed in it.
 
-    \b
     Examples:
-      tools/steps.py solution 8 RadixPrefixCache.evict
+
+    * tools/steps.py solution 8 RadixPrefixCache.evict
     """
-    runner, console = open_runner(), Console(highlight=False)
+    runner, console = open_runner(context), out()
     select(runner.course, [number])
     found = learner.solution(runner, number, name)
     console.print(Text(f"{found.name}, in {found.path}", style="bold"))

@@ -14,9 +14,9 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from course.cli import report
+from course.cli.console import load_course, out
 from course.errors import CheckFailed, CourseError
 from course.jobs import Ended, run_all
-from course.manifest import Course
 from course.recording import Recording
 from course.recording import record as record_outputs
 from course.results import Result
@@ -24,7 +24,7 @@ from course.runner import KINDS, Job, Runner, select, write_whole
 from course.stack import Stack
 
 Chapters = Annotated[
-    list[int] | None, typer.Argument(metavar="[N]...", help="Chapters; all if none.")
+    list[int] | None, typer.Argument(metavar="N", help="Chapters; all if none.")
 ]
 Jobs = Annotated[
     int | None, typer.Option("--jobs", "-j", min=1, help="At a time [default: cores].")
@@ -35,7 +35,14 @@ Timeout = Annotated[
 ]
 
 
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("check")(check)
+    app.command("record")(record)
+
+
 def check(
+    context: typer.Context,
     chapters: Chapters = None,
     jobs: Jobs = None,
     only: Annotated[
@@ -55,14 +62,17 @@ def check(
 
     What passed before and has not changed is not run again ("cached").
 
-    \b
     Examples:
-      tools/steps.py check
-      tools/steps.py check 3 4 --jobs 2
-      tools/steps.py check 4 --only example
-      tools/steps.py check 4 --test tests/test_ch04_attention.py::test_decode
+
+    * tools/steps.py check
+
+    * tools/steps.py check 3 4 --jobs 2
+
+    * tools/steps.py check 4 --only example
+
+    * tools/steps.py check 4 --test tests/test_ch04_attention.py::test_decode
     """
-    runner, console = open_runner(), Console(highlight=False)
+    runner, console = open_runner(context), out()
     numbers = select(runner.course, chapters or [])
     kinds = ("tests",) if test else (only,) if only else KINDS
     todo = runner.jobs(numbers, kinds)
@@ -80,19 +90,23 @@ def check(
 
 
 def record(
-    chapters: Chapters = None, jobs: Jobs = None, timeout: Timeout = 600
+    context: typer.Context,
+    chapters: Chapters = None,
+    jobs: Jobs = None,
+    timeout: Timeout = 600,
 ) -> None:
     """Record again what the examples print, and show what changed.
 
     Every example runs twice; one that fails, or that prints two different things, keeps
     the recording it has.
 
-    \b
     Examples:
-      tools/steps.py record
-      tools/steps.py record 3
+
+    * tools/steps.py record
+
+    * tools/steps.py record 3
     """
-    runner, console = open_runner(), Console(highlight=False)
+    runner, console = open_runner(context), out()
     numbers = select(runner.course, chapters or [])
     recordings = record_outputs(runner, numbers, jobs=jobs or cores(), timeout=timeout)
     for recording in recordings:
@@ -101,14 +115,10 @@ def record(
         raise CheckFailed(f"not recorded: {', '.join(bad)}", "correct it first")
 
 
-def open_runner() -> Runner:
-    """The course this checkout holds."""
-    course = Course.load(course_root())
+def open_runner(context: typer.Context) -> Runner:
+    """A runner of the course that the command works on."""
+    course = load_course(context)
     return Runner(course, Stack(course))
-
-
-def course_root() -> Path:
-    return Path(__file__).resolve().parents[3]
 
 
 def cores() -> int:
