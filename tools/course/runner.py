@@ -21,14 +21,14 @@ import shutil
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from course.jobs import Command, Ended, child_environment
+from course.jobs import Command, Ended, Running, child_environment, run_all
 from course.manifest import Chapter, Course
 from course.results import (
     Result,
@@ -186,6 +186,42 @@ class Runner:
             shutil.rmtree(target, ignore_errors=True)
             os.replace(fresh, target)
         return target
+
+    def run(
+        self,
+        todo: Sequence[Job],
+        *,
+        jobs: int,
+        timeout: float,
+        ended: Callable[[Result], None] = lambda result: None,
+        tick: Callable[[list[Running]], None] = lambda running: None,
+    ) -> list[Result]:
+        """Run what is not remembered, `jobs` at a time; results in chapter order.
+
+        `ended` hears of every result as it comes, remembered ones first.
+        """
+        keys = {job: self.key(job) for job in todo}
+        known = {job: self.remembered(job) for job in todo}
+        results = in_order(result for result in known.values() if result)
+        for result in results:
+            ended(result)
+
+        def judge(job: Job, end: Ended) -> None:
+            result = self.judge(job, end)
+            self.remember(job, result, keys[job])
+            results.append(result)
+            ended(result)
+
+        waiting = [job for job, result in known.items() if not result]
+        run_all(
+            waiting,
+            jobs=jobs,
+            timeout=timeout,
+            folder=self.runs,
+            ended=judge,
+            tick=tick,
+        )
+        return in_order(results)
 
     # how it is run
 
@@ -384,6 +420,11 @@ def write_whole(path: Path, data: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def in_order(results: Iterable[Result]) -> list[Result]:
+    """As the chapters come, whatever ended first."""
+    return sorted(results, key=lambda r: (r.chapter, KINDS.index(r.kind)))
 
 
 def select(course: Course, numbers: Iterable[int]) -> list[int]:

@@ -16,7 +16,6 @@ from rich.text import Text
 from course.cli import report
 from course.cli.console import load_course, out
 from course.errors import CheckFailed, CourseError
-from course.jobs import Ended, run_all
 from course.recording import Recording
 from course.recording import record as record_outputs
 from course.results import Result
@@ -78,7 +77,14 @@ def check(
     todo = runner.jobs(numbers, kinds)
     if test:
         todo = [Job(runner, job.chapter, "tests", tuple(test)) for job in todo]
-    results = _run(runner, todo, jobs or cores(), timeout, console)
+    with report.Board(console, len(todo)) as board:
+        results = runner.run(
+            todo,
+            jobs=jobs or cores(),
+            timeout=timeout,
+            ended=board.ended,
+            tick=board.tick,
+        )
     _show(runner, results, console)
     if json_file:
         write_report(json_file, results)
@@ -141,47 +147,6 @@ def write_report(path: Path, results: Sequence[Result]) -> None:
         raise CourseError(
             f"cannot write {path}: {error.strerror}", "name a file in a folder you own"
         ) from error
-
-
-def _run(
-    runner: Runner, todo: Sequence[Job], jobs: int, timeout: float, console: Console
-) -> list[Result]:
-    """Results in chapter order; what is remembered is not run."""
-    results: list[Result] = []
-    keys = {job: runner.key(job) for job in todo}  # jobs are compared by identity
-    with report.Board(console, len(todo)) as board:
-
-        def take(result: Result) -> None:
-            results.append(result)
-            board.ended(result)
-
-        def ended(job: Job, end: Ended) -> None:
-            result = runner.judge(job, end)
-            runner.remember(job, result, keys[job])
-            take(result)
-
-        remembered, waiting = [], []
-        for job in todo:
-            if result := runner.remembered(job):
-                remembered.append(result)
-            else:
-                waiting.append(job)
-        for result in _in_order(remembered):
-            take(result)
-        run_all(
-            waiting,
-            jobs=jobs,
-            timeout=timeout,
-            folder=runner.runs,
-            ended=ended,
-            tick=board.tick,
-        )
-    return _in_order(results)
-
-
-def _in_order(results: Sequence[Result]) -> list[Result]:
-    """As the chapters come, whatever ended first."""
-    return sorted(results, key=lambda r: (r.chapter, KINDS.index(r.kind)))
 
 
 def _show(runner: Runner, results: Sequence[Result], console: Console) -> None:
