@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from course import runner as runner_module
 from course.cli import main
+from course.jobs import Command, Ended, child_environment, run_all
 from course.recording import record
 from course.results import Result
 from course.runner import CHILD, KINDS, Job, Runner
@@ -119,7 +120,7 @@ def test_a_hunk_moved_to_the_next_chapter_fails_its_own(course):
 
 def test_a_module_moved_to_the_next_chapter_fails_its_own(course):
     del course.stages[1]["minisgl/store.py"]
-    results = run(course.write())
+    results = run(course.write(), 2)
     assert set(bad(results)) == {"2 example", "2 tests"}
     failure = next(r for r in results if r.kind == "tests" and not r.ok).failures[0]
     assert failure.message == "ModuleNotFoundError: No module named 'minisgl.store'"
@@ -145,7 +146,7 @@ def test_tests_that_pass_without_their_chapter_are_reported(course):
         "from minisgl.store import Store\n\n\ndef test_nothing_new():\n"
         "    assert Store().get('a').total == 0\n"
     )
-    results = run(course.write(), kinds=("tests", "before"))
+    results = run(course.write(), 3, kinds=("tests", "before"))
     problem = "all 1 tests of the chapter pass at stage 2, without the chapter"
     assert bad(results) == {"3 before": problem}
     assert results[-1].stage == 2
@@ -355,22 +356,56 @@ def test_a_hang_is_stopped_and_names_the_job_and_the_test(course):
     course.tests[0] += "\n\ndef test_for_ever():\n    while True:\n        pass\n"
     runner = course.write()
     jobs = runner.jobs([1], ["tests"])
-    (result,) = runner.run(jobs, jobs=1, timeout=1.5)
+    (result,) = runner.run(jobs, jobs=1, timeout=3)
     assert result.title == "01 counter: tests"
     name = "tests/test_ch01_counter.py::test_for_ever"
-    assert result.problem == f"nothing happened for 1.5 s in {name}"
+    assert result.problem == f"nothing happened for 3 s in {name}"
     assert result.rerun == "tools/steps.py check 1 --only tests"
 
 
-def test_a_long_run_with_signs_of_life_is_not_stopped(course):
-    course.tests[0] = (
-        "import time\n\nimport pytest\n\nimport minisgl\n\n\n"
-        "@pytest.mark.parametrize('n', range(6))\n"
-        "def test_some_time(n):\n    time.sleep(0.4)\n"
+class Script:
+    """A child that runs some Python and may write events."""
+
+    title = "a script"
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+
+    def prepare(self, scratch: Path, events: Path) -> Command:
+        argv = [sys.executable, "-c", SAY + self.source, str(events)]
+        return Command(argv, child_environment())
+
+
+SAY = """\
+import json, sys, time
+def say(**fields):
+    with open(sys.argv[1], "a") as file:
+        file.write(json.dumps(fields) + "\\n")
+"""
+
+
+def run_script(source: str, folder: Path, timeout: float) -> Ended:
+    ends: list[Ended] = []
+    run_all(
+        [Script(source)],
+        jobs=1,
+        timeout=timeout,
+        folder=folder,
+        ended=lambda work, end: ends.append(end),
     )
-    runner = course.write()
-    (result,) = runner.run(runner.jobs([1], ["tests"]), jobs=1, timeout=2)
-    assert result.ok, result.problem
+    return ends[0]
+
+
+def test_a_long_run_with_signs_of_life_is_not_stopped(tmp_path):
+    source = "for i in range(8):\n    time.sleep(0.2)\n    say(event='test', id=i)\n"
+    end = run_script(source, tmp_path / "runs", timeout=1)
+    assert (end.stopped, end.status, len(end.events)) == ("", 0, 8)
+    assert end.seconds > 1
+
+
+def test_half_a_line_of_a_record_is_not_read(tmp_path):
+    source = "say(event='end')\nopen(sys.argv[1], 'a').write('{\"event\": \"test\"')\n"
+    assert run_script(source, tmp_path / "runs", 10).events == [{"event": "end"}]
 
 
 def test_what_an_example_starts_ends_with_it(course, tmp_path):
@@ -449,9 +484,9 @@ def test_settings_of_the_caller_do_not_change_a_verdict(course, monkeypatch, tmp
     }.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(evil)
-    results = run(runner)
+    results = run(runner, 2)
     assert set(bad(results)) == {"2 tests"}
-    assert [r.passed for r in results if r.kind == "tests"] == [2, 3, 5]
+    assert [(r.passed, len(r.failures)) for r in results] == [(1, 0), (3, 1), (1, 0)]
 
 
 def test_an_installed_package_cannot_answer_for_the_stage(tmp_path):

@@ -70,6 +70,8 @@ class Recorder:
         if report.failed:
             text = str(report.longrepr)
             self._write(report.nodeid, "error", _last_line(text), text)
+        elif report.skipped and self._is_skipped_by_package(report):
+            self._write(report.nodeid, "error", "minisgl skipped the tests")
         elif report.skipped:
             self._write(report.nodeid, "skipped", _skip_reason(report))
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-_TICK = 0.05  # seconds between two looks
+_TICK = 0.03  # seconds between two looks
 _OUTPUT_LIMIT = 32 * 2**20  # bytes of each of stdout and stderr
 # What a child may know of its caller; names that end in "_" are prefixes.
 _INHERITED = (

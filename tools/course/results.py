@@ -114,11 +114,12 @@ def session_problem(record: TestRecord, ended: Ended) -> str:
     where = f" in {record.current}" if record.current else ""
     if ended.stopped:
         return ended.stopped
-    if record.end is None:
-        return f"the tests stopped before their end{where}, {_status(ended.status)}"
-    if record.end["status"] not in (0, 1, 5):
-        return f"pytest could not run, {_status(record.end['status'])}"
-    if record.end["status"] == 5 and not record.tests:
+    status = record.end["status"] if record.end else ended.status
+    if record.end is None or status in (2, 3):  # interrupted, broken off
+        return f"the tests stopped before their end{where}, {_status(status)}"
+    if status not in (0, 1, 5):
+        return f"pytest could not run, {_status(status)}"
+    if status == 5 and not record.tests:
         return "no test ran"
     return _origin_problem(record.end)
 

@@ -173,7 +173,7 @@ class _File:
         removed = f"# Chapter {self.chapter} removes this; older code here uses it."
         return [
             m.insertion(self.new, removed if m.key in known else "")
-            for m in sorted(carried, key=missing.index)
+            for m in sorted(carried, key=lambda m: (-m.depth, missing.index(m)))
         ]
 
 
@@ -189,6 +189,11 @@ class _Missing:
     @property
     def key(self) -> tuple[str, str]:
         return self.scope, self.name
+
+    @property
+    def depth(self) -> int:
+        """Classes around it: what ends on the same line is closed from the inside."""
+        return len(self.scope.split(".")) if self.scope else 0
 
     def resolves(self, modules: Mapping[str, set[str]]) -> bool:
         """Whether an import of the package still finds its module and its name."""
