@@ -129,7 +129,7 @@ NAMES = [
     ["report.lines"],
 ]
 SLUGS = ["counter", "store", "report"]
-HINTS = '"store.Store.get" = ["What is kept?", "What if it is new?", "setdefault?"]\n'
+HINTS = ["What is kept?", "What if it is new?", "setdefault?"]
 
 
 class MiniCourse:
@@ -141,7 +141,7 @@ class MiniCourse:
         self.tests = list(TESTS)
         self.examples = list(EXAMPLES)
         self.retired: list[dict[str, str]] = [{}, {}, {}]
-        self.extra: dict[str, str] = {"steps/hints/02_store.toml": HINTS}
+        self.extra: dict[str, str] = {}
 
     def write(self) -> Runner:
         """Write everything; a runner of the course as it is now."""
@@ -153,7 +153,11 @@ class MiniCourse:
             source, output = self.examples[index]
             self.put(f"examples/{stem}.py", source)
             self.put(f"examples/{stem}.out", output)
-        for path, text in self.extra.items():
+            hints = "".join(
+                f"{json.dumps(n)} = {json.dumps(HINTS)}\n" for n in NAMES[index]
+            )
+            self.put(f"steps/hints/{index + 1:02}_{slug}.toml", hints)
+        for path, text in [*self.stages[-1].items(), *self.extra.items()]:
             self.put(path, text)
         self._write_patches()
         return self.runner()
@@ -168,7 +172,6 @@ class MiniCourse:
         target.write_text(text, encoding="utf-8")
 
     def _write_patches(self) -> None:
-        self.put("steps/chapters.toml", (self.root / "steps/chapters.toml").read_text())
         repo = Stack(Course.load(self.root)).repo
         before = EMPTY_TREE
         for index, (slug, files) in enumerate(zip(SLUGS, self.stages, strict=False), 1):

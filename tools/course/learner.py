@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course.errors import CourseError
+from course.folder import write_tree as store_tree
 from course.jobs import Command, Ended, Running, run_all
 from course.manifest import Chapter, Course
 from course.results import Result, TestRecord, TestResult, text_of
@@ -28,6 +29,7 @@ from course.runner import Job, Runner, read_tree, write_whole
 from course.skeleton import module_of, skeleton, stub_names, unwritten
 from course.source import Definition, Source
 from course.stack import tree_diff as stack_diff
+from course.stack import write_files
 
 
 def default_workspace(course: Course, number: int) -> Path:
@@ -49,7 +51,7 @@ def start(
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".start-") as temporary:
         fresh = Path(temporary) / "workspace"
-        write_tree(fresh, files)
+        write_files(files, fresh)
         os.replace(fresh, target)  # an empty folder may be there
     return target
 
@@ -73,12 +75,6 @@ def read_workspace(workspace: Path) -> dict[str, bytes]:
             "name a folder that tools/steps.py start made, or make one with it",
         )
     return {f"minisgl/{path}": data for path, data in read_tree(package).items()}
-
-
-def write_tree(folder: Path, files: Mapping[str, bytes]) -> None:
-    for path, data in files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_bytes(data)
 
 
 # grading
@@ -118,7 +114,7 @@ class GradeRun:
 
     def prepare(self, scratch: Path, events: Path) -> Command:
         stage = events.with_name("stage")  # outside the folder that pytest runs in
-        write_tree(stage, self.files)
+        write_files(self.files, stage)
         return self.job.test_command(stage, scratch, events)
 
 
@@ -165,14 +161,9 @@ def next_help(course: Course, grade: Grade) -> str | None:
 def tree_diff(runner: Runner, number: int, files: Mapping[str, bytes]) -> str:
     """How a learner's files differ from the course's: a diff from theirs to ours."""
     repo = runner.stack.repo
-    with repo.index() as index:
-        rows = [
-            f"100644 {repo.line('hash-object', '-w', '--stdin', stdin=data)}\t{path}\n"
-            for path, data in files.items()
-        ]
-        entries = "".join(rows).encode()
-        repo.run("update-index", "--add", "--index-info", stdin=entries, env=index)
-        mine = repo.line("write-tree", env=index)
+    with tempfile.TemporaryDirectory() as folder:
+        write_files(files, Path(folder))
+        mine = store_tree(repo, Path(folder), list(files))
     return text_of(stack_diff(repo, mine, runner.stack.tree(number)))
 
 

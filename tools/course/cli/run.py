@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,13 +15,16 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from course.cli import report
-from course.cli.console import load_course, out
+from course.cli.console import load_course, out, progress_line
+from course.cli.stages import print_result
 from course.errors import CheckFailed, CourseError
 from course.recording import Recording
 from course.recording import record as record_outputs
 from course.results import Result
 from course.runner import KINDS, Job, Runner, select, write_whole
 from course.stack import Stack
+from course.verify import Result as Rule
+from course.verify import verify
 
 Chapters = Annotated[
     list[int] | None, typer.Argument(metavar="N", help="Chapters; all if none.")
@@ -59,7 +63,8 @@ def check(
 ) -> None:
     """Run every chapter at its own stage: its example, and all tests up to it.
 
-    What passed before and has not changed is not run again ("cached").
+    What passed before and has not changed is not run again ("cached"). Without any
+    choice it proves what `verify` proves, too.
 
     Examples:
 
@@ -73,6 +78,7 @@ def check(
     """
     runner, console = open_runner(context), out()
     numbers = select(runner.course, chapters or [])
+    rules = [] if chapters or only or test else _verify(runner)
     kinds = ("tests",) if test else (only,) if only else KINDS
     todo = runner.jobs(numbers, kinds)
     if test:
@@ -87,12 +93,15 @@ def check(
         )
     _show(runner, results, console)
     if json_file:
-        write_report(json_file, results)
-    if not all(result.ok for result in results):
-        bad = [result for result in results if not result.ok]
-        titles = "; ".join(result.title for result in bad)
-        problem = f"{len(bad)} of {len(results)} failed: {titles}"
-        raise CheckFailed(problem, bad[0].rerun)
+        write_report(json_file, rules, results)
+    broken = [
+        (rule.rule, "tools/steps.py verify") for rule in rules if not rule.is_good
+    ]
+    broken += [(result.title, result.rerun) for result in results if not result.ok]
+    if broken:
+        titles = "; ".join(title for title, _ in broken)
+        problem = f"{len(broken)} of {len(rules) + len(results)} failed: {titles}"
+        raise CheckFailed(problem, broken[0][1])
 
 
 def record(
@@ -134,10 +143,12 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def write_report(path: Path, results: Sequence[Result]) -> None:
-    """The report of `check --json`: guarantees, then every job."""
+def write_report(path: Path, rules: Sequence[Rule], results: Sequence[Result]) -> None:
+    """The report of `check --json`: rules, guarantees, then every job."""
+    held = [rule.is_good for rule in rules] + [result.ok for result in results]
     data = {
-        "ok": all(result.ok for result in results),
+        "ok": all(held),
+        "rules": [{"ok": rule.is_good, **asdict(rule)} for rule in rules],
         "guarantees": report.guarantees(results),
         "results": [result.as_json() for result in results],
     }
@@ -147,6 +158,16 @@ def write_report(path: Path, results: Sequence[Result]) -> None:
         raise CourseError(
             f"cannot write {path}: {error.strerror}", "name a file in a folder you own"
         ) from error
+
+
+def _verify(runner: Runner) -> list[Rule]:
+    """What `verify` proves, shown as it does."""
+    rules = []
+    with progress_line() as progress:
+        for rule in verify(runner.course, progress):
+            print_result(rule)
+            rules.append(rule)
+    return rules
 
 
 def _show(runner: Runner, results: Sequence[Result], console: Console) -> None:

@@ -125,13 +125,14 @@ def verify(context: typer.Context) -> None:
     with progress_line() as progress:
         for result in verify_course(course, progress):
             num_bad += not result.is_good
-            _print_result(result)
+            print_result(result)
     if num_bad:
         rules = "1 rule is" if num_bad == 1 else f"{num_bad} rules are"
         raise CheckFailed(f"{rules} broken", "see what to do under each, above")
 
 
-def _print_result(result: Result) -> None:
+def print_result(result: Result) -> None:
+    """A rule and whether it holds; below it, what to do about each problem."""
     mark = "[green]ok  [/]" if result.is_good else "[bold red]FAIL[/]"
     out().print(f"{mark} {result.rule} [dim]({result.covered})[/]", soft_wrap=True)
     for problem in result.problems:
