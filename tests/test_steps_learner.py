@@ -161,6 +161,8 @@ def test_a_learners_work_is_never_overwritten(course, steps, tmp_path, kind):
     assert code == 2
     assert f"{place} is not empty" in shown
     assert f"tools/steps.py grade 2 {place} tests it" in shown
+    with pytest.raises(CourseError, match="is not empty"):
+        learner.start(course.runner(), 2, place)
     assert kept.read_text() == "mine"
     assert [p for p in tmp_path.iterdir() if p.name.startswith(".start")] == []
 

@@ -12,10 +12,12 @@ file is run by path, not imported.
 
 from __future__ import annotations
 
+import ctypes
 import importlib.machinery
 import json
 import os
 import runpy
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 _TEXT_LIMIT = 20_000  # characters of one traceback
+_PR_SET_PDEATHSIG = 1  # from linux/prctl.h
 
 
 class StageFinder:
@@ -173,7 +176,14 @@ def _last_line(text: str) -> str:
     return lines[-1].removeprefix("E").strip() if lines else ""
 
 
+def _end_with_parent() -> None:
+    """If the runner is killed, nothing of it stays behind (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def main(argv: list[str]) -> int:
+    _end_with_parent()
     stage, record, kind, *rest = argv
     sys.meta_path.insert(0, StageFinder(stage))
     if sys.path[:1] != [stage]:

@@ -131,7 +131,6 @@ class Job:
         options = [
             *("-c", str(settings)),
             *("--rootdir", str(scratch)),
-            *("--confcutdir", str(scratch)),
             *("--basetemp", str(scratch / "tmp")),
             *("-p", "no:cacheprovider"),
             *("-q", "--tb=short", "--color=no", "--continue-on-collection-errors"),
