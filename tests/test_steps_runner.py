@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -14,10 +15,12 @@ from pathlib import Path
 import pytest
 from course import runner as runner_module
 from course.cli import main
+from course.cli.report import Board, table
 from course.jobs import Command, Ended, child_environment, run_all
 from course.recording import record
 from course.results import Result
 from course.runner import CHILD, KINDS, Job, Runner
+from rich.console import Console
 from support.mini_course import COUNTER, STORE, STRICT, MiniCourse
 
 STEPS = Path(__file__).resolve().parent.parent / "tools" / "steps.py"
@@ -68,6 +71,22 @@ def test_a_good_course_passes_and_a_second_run_says_that_it_is_cached(
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("cached  0") for line in lines) == 9
     assert "9 of 9 cached: unchanged since they passed" in lines
+
+
+def test_on_a_terminal_running_jobs_are_live_lines(course):
+    runner, shown = course.write(), io.StringIO()
+    jobs = runner.jobs([1], ["tests"])
+    console = Console(file=shown, force_terminal=True, width=80)
+    with Board(console, 1) as board:
+        results = runner.run(
+            jobs, jobs=1, timeout=60, ended=board.ended, tick=board.tick
+        )
+    assert "01 counter: tests" in shown.getvalue()
+    assert "0 of 1 done" in shown.getvalue()
+    assert "ok      01 counter: tests" not in shown.getvalue()
+    shown.truncate(0)
+    console.print(table(runner.course.chapters, results))
+    assert "ok" in shown.getvalue() and "(2 passed)" in shown.getvalue()
 
 
 def test_the_report_lists_guarantees_and_every_job(course, monkeypatch, tmp_path):

@@ -22,6 +22,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import metadata
@@ -175,15 +176,18 @@ class Runner:
     def stage_dir(self, number: int) -> Path:
         """A folder with exactly the files of a stage, `build/stages/NN-tree`."""
         target = self.build / "stages" / f"{number:02}-{self.stack.tree(number)[:12]}"
-        if target.is_dir() and read_tree(target) == self.stack.files(number):
+        files = self.stack.files(number)
+        if target.is_dir() and read_tree(target) == files:
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent) as temporary:
             fresh = Path(temporary) / "stage"
             fresh.mkdir()
             self.stack.export(number, fresh)
-            shutil.rmtree(target, ignore_errors=True)
-            os.replace(fresh, target)
+            if target.is_dir() and read_tree(target) != files:
+                shutil.rmtree(target)
+            with suppress(FileExistsError, NotADirectoryError):
+                os.rename(fresh, target)  # another check may have been faster
         return target
 
     def run(

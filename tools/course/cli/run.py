@@ -78,6 +78,8 @@ def check(
     """
     runner, console = open_runner(context), out()
     numbers = select(runner.course, chapters or [])
+    if json_file and not json_file.absolute().parent.is_dir():
+        raise CourseError(f"there is no folder for {json_file}", "make it first")
     rules = [] if chapters or only or test else _verify(runner)
     kinds = ("tests",) if test else (only,) if only else KINDS
     todo = runner.jobs(numbers, kinds)
@@ -94,14 +96,7 @@ def check(
     _show(runner, results, console)
     if json_file:
         write_report(json_file, rules, results)
-    broken = [
-        (rule.rule, "tools/steps.py verify") for rule in rules if not rule.is_good
-    ]
-    broken += [(result.title, result.rerun) for result in results if not result.ok]
-    if broken:
-        titles = "; ".join(title for title, _ in broken)
-        problem = f"{len(broken)} of {len(rules) + len(results)} failed: {titles}"
-        raise CheckFailed(problem, broken[0][1])
+    _fail_if_any_broke(rules, results)
 
 
 def record(
@@ -158,6 +153,17 @@ def write_report(path: Path, rules: Sequence[Rule], results: Sequence[Result]) -
         raise CourseError(
             f"cannot write {path}: {error.strerror}", "name a file in a folder you own"
         ) from error
+
+
+def _fail_if_any_broke(rules: Sequence[Rule], results: Sequence[Result]) -> None:
+    """Raises CheckFailed with what broke and the command that shows the first again."""
+    again = "tools/steps.py verify"
+    broken = [(rule.rule, again) for rule in rules if not rule.is_good]
+    broken += [(result.title, result.rerun) for result in results if not result.ok]
+    if broken:
+        titles = "; ".join(title for title, _ in broken)
+        problem = f"{len(broken)} of {len(rules) + len(results)} failed: {titles}"
+        raise CheckFailed(problem, broken[0][1])
 
 
 def _verify(runner: Runner) -> list[Rule]:
