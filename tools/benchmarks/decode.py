@@ -1,0 +1,138 @@
+"""A decode step against transformers' `generate`, and against the least it can cost.
+
+The floor multiplies every weight matrix of the model once by a batch of the same size.
+A step reads all weights whatever else it does, so on a CPU nothing can be much faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+import transformers
+
+from minisgl.core import SamplingParams
+from minisgl.llm import LLM
+
+PROMPT_LEN = 32  # tokens; a step's attention is over 33 to 64 tokens
+NUM_STEPS = 31
+
+
+@dataclass
+class StepTimes:
+    """Milliseconds of every step that was measured."""
+
+    floor: list[float] = field(default_factory=list)
+    ours: list[float] = field(default_factory=list)
+    generate: list[float] = field(default_factory=list)
+
+    def medians(self) -> tuple[float, float, float]:
+        return median(self.floor), median(self.ours), median(self.generate)
+
+
+class Subjects:
+    """The same weights three times over: ours, transformers', and their matrices."""
+
+    def __init__(self, model_dir: Path) -> None:
+        self.llm = LLM(model_dir, dtype=torch.float32, device="cpu", memory_ratio=0.1)
+        self.hf = transformers.AutoModelForCausalLM.from_pretrained(
+            model_dir, dtype=torch.float32
+        ).eval()
+        self.matrices = weight_matrices(self.llm.engine.model)
+
+    def measure(
+        self, batch_size: int, rounds: int, advance: Callable[[], None]
+    ) -> StepTimes:
+        """Run the three in turn, so that all of them see the same machine."""
+        times = StepTimes()
+        for round_ in range(rounds + 1):
+            ours, generated = self._ours(batch_size), self._generate(batch_size)
+            floor = self._floor(batch_size)
+            if round_ > 0:  # the first one warms up
+                times.floor += floor
+                times.ours += ours
+                times.generate += generated
+            advance()
+        return times
+
+    def _ours(self, batch_size: int) -> list[float]:
+        scheduler = self.llm.scheduler
+        params = SamplingParams(max_tokens=NUM_STEPS + 1, ignore_eos=True)
+        for prompt in prompts(batch_size):
+            scheduler.add(prompt, params)
+        scheduler.step()  # the prompts
+        return [timed(scheduler.step) for _ in range(NUM_STEPS)]
+
+    def _generate(self, batch_size: int) -> list[float]:
+        clock = StepClock()
+        ids = torch.tensor(prompts(batch_size))
+        self.hf.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            min_new_tokens=NUM_STEPS + 1,
+            max_new_tokens=NUM_STEPS + 1,
+            do_sample=False,
+            pad_token_id=0,
+            stopping_criteria=transformers.StoppingCriteriaList([clock]),
+        )
+        return clock.step_times()
+
+    @torch.inference_mode()
+    def _floor(self, batch_size: int) -> list[float]:
+        inputs = {size: torch.randn(batch_size, size) for size in self._in_sizes()}
+
+        def multiply() -> None:
+            for matrix in self.matrices:
+                F.linear(inputs[matrix.shape[1]], matrix)
+
+        return [timed(multiply) for _ in range(NUM_STEPS)]
+
+    def _in_sizes(self) -> set[int]:
+        return {matrix.shape[1] for matrix in self.matrices}
+
+
+class StepClock(transformers.StoppingCriteria):
+    """Notes when each token of `generate` is there."""
+
+    def __init__(self) -> None:
+        self._times: list[float] = []
+
+    def __call__(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        self._times.append(perf_counter())
+        return torch.zeros(len(input_ids), dtype=torch.bool)
+
+    def step_times(self) -> list[float]:
+        """Milliseconds between tokens; the time to the first one is not among them."""
+        pairs = zip(self._times, self._times[1:], strict=False)
+        return [(later - earlier) * 1e3 for earlier, later in pairs]
+
+
+def weight_matrices(model: Any) -> list[torch.Tensor]:
+    """What every token is multiplied by, in the order of a forward."""
+    matrices = []
+    for layer in model.layers:
+        linears = (
+            layer.attention.qkv_proj,
+            layer.attention.o_proj,
+            layer.mlp.gate_up_proj,
+            layer.mlp.down_proj,
+        )
+        matrices += [linear.weight for linear in linears]
+    return [*matrices, model.lm_head.weight]
+
+
+def prompts(batch_size: int) -> list[list[int]]:
+    return [list(range(i + 1, i + 1 + PROMPT_LEN)) for i in range(batch_size)]
+
+
+def timed(step: Callable[[], Any]) -> float:
+    """Milliseconds that `step` takes."""
+    start = perf_counter()
+    step()
+    return (perf_counter() - start) * 1e3
