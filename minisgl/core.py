@@ -11,7 +11,7 @@ The lengths of a request cut its tokens into three half-open intervals:
 
 from __future__ import annotations
 
-import math
+import sys
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         temperature, top_p = self.temperature, self.top_p
-        if not (_is_number(temperature) and 0 <= temperature < math.inf):
+        if not (_is_number(temperature) and 0 <= temperature <= sys.float_info.max):
             raise _bad("temperature", temperature, "a finite number, 0 or more")
         if not (_is_int(self.top_k) and (self.top_k == -1 or self.top_k >= 1)):
             raise _bad("top_k", self.top_k, "-1 (keep all) or an integer from 1 up")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from minisgl.errors import EngineConfigError
+from minisgl.models.config import read_json
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -45,9 +45,10 @@ class EngineConfig:
             unset = value is None and name.endswith("_override")
             if not unset and (type(value) is not int or value < 1):
                 raise EngineConfigError(f"{name} is {value!r}; it must be 1 or more")
-        if not 0 < self.memory_ratio <= 1:
+        ratio = self.memory_ratio
+        if type(ratio) not in (int, float) or not 0 < ratio <= 1:
             raise EngineConfigError(
-                f"memory_ratio is {self.memory_ratio!r}; it must be above 0, at most 1"
+                f"memory_ratio is {ratio!r}; it must be a number above 0, at most 1"
             )
 
 
@@ -60,7 +61,7 @@ def load_eos_token_ids(model_dir: str | Path) -> frozenset[int]:
     for name in ("generation_config.json", "config.json"):
         path = Path(model_dir) / name
         if path.is_file():
-            eos = json.loads(path.read_text()).get("eos_token_id")
+            eos = read_json(path).get("eos_token_id")
             ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
             return frozenset(ids)
     return frozenset()

@@ -60,10 +60,13 @@ def sample_rows(
         return torch.tensor(values, dtype=torch.float64, device=logits.device)[:, None]
 
     vocab = logits.shape[1]
-    scaled = logits.double() / column(temperature)
+    # No logit is above 0 then, so that no temperature, however small, gives inf - inf
+    lowered = logits.double() - logits.amax(dim=-1, keepdim=True)
+    scaled = lowered / column(temperature)
     probs, order = scaled.softmax(dim=-1).sort(dim=-1, descending=True, stable=True)
     rank = torch.arange(vocab, device=logits.device)
-    probs = probs.masked_fill(rank >= column([k if k > 0 else vocab for k in top_k]), 0)
+    kept = [min(k, vocab) if k > 0 else vocab for k in top_k]
+    probs = probs.masked_fill(rank >= column(kept), 0)
     probs = probs / probs.sum(dim=-1, keepdim=True)
     before = probs.cumsum(dim=-1) - probs  # probability of all that is more likely
     probs = probs.masked_fill(before >= column(top_p), 0)

@@ -52,7 +52,9 @@ class PageAllocator:
         """
         pages = list(pages)
         returned = set(pages)
-        if len(returned) < len(pages) or not returned <= self._in_use:
+        # 1.0 and True equal the page 1, and must not get into the list in its place
+        all_int = all(type(page) is int for page in pages)
+        if not all_int or len(returned) < len(pages) or not returned <= self._in_use:
             raise self._free_error(pages)
         self._in_use -= returned
         self._free.extend(reversed(pages))
@@ -60,9 +62,9 @@ class PageAllocator:
     def _free_error(self, pages: list[int]) -> PoolError:
         seen: set[int] = set()
         for page in pages:
-            if not (isinstance(page, int) and 0 <= page < self.num_pages):
+            if not (type(page) is int and 0 <= page < self.num_pages):
                 return PoolError(
-                    f"page {page} cannot be freed: the pool has pages 0 to "
+                    f"page {page!r} cannot be freed: the pool has pages 0 to "
                     f"{self.num_pages - 1}"
                 )
             if page in seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,33 +42,20 @@ class ModelConfig:
 
     @classmethod
     def from_dir(cls, model_dir: str | Path) -> ModelConfig:
-        """Read `model_dir`/config.json.
-
-        Raises ModelError if there is no such directory, no config.json in it, or the
-        config cannot be served.
-        """
-        from transformers import AutoConfig
-
-        path = Path(model_dir)
-        if not (path / "config.json").is_file():
-            raise ModelError(
-                f"{str(model_dir)!r} is not a model directory: it has no config.json. "
-                "Give a directory in Hugging Face format; "
-                "'tools/models.py get smollm2' makes one."
-            )
-        try:
-            hf = AutoConfig.from_pretrained(path, local_files_only=True)
-        except (ValueError, OSError, KeyError) as error:
-            raise ModelError(f"{path / 'config.json'} cannot be read: {error}") from None
-        return cls.from_hf(hf)
+        """Read `model_dir`/config.json; raises ModelError as the two steps do."""
+        return cls.from_hf(read_hf_config(model_dir))
 
     @classmethod
     def from_hf(cls, hf: Any) -> ModelConfig:
-        """Take the fields that every supported architecture has."""
-        if not hf.architectures:
-            raise ModelError("config.json names no architecture; add 'architectures'")
+        """Take the fields that every supported architecture has.
+
+        Raises ModelError for a switch that would change the numbers and is not served.
+        """
         if getattr(hf, "use_sliding_window", False):
             raise ModelError("use_sliding_window is on; no served architecture has it")
+        activation = getattr(hf, "hidden_act", "silu")
+        if activation != "silu":
+            raise ModelError(f"hidden_act is {activation!r}; only 'silu' is supported")
         head_dim = getattr(hf, "head_dim", None)
         return cls(
             architecture=hf.architectures[0],
@@ -84,6 +72,41 @@ class ModelConfig:
             rope=rope_from_hf(hf.rope_parameters),
             hf=hf,
         )
+
+
+def read_hf_config(model_dir: str | Path) -> Any:
+    """The transformers config of a model directory.
+
+    Raises ModelError if there is no such directory, no config.json in it, or one that
+    is damaged or names no architecture.
+    """
+    from transformers import AutoConfig
+
+    path = Path(model_dir) / "config.json"
+    if not path.is_file():
+        raise ModelError(
+            f"{str(model_dir)!r} is not a model directory: it has no config.json. "
+            "Give a directory in Hugging Face format; "
+            "'tools/models.py get smollm2' makes one."
+        )
+    try:
+        hf = AutoConfig.from_pretrained(model_dir, local_files_only=True)
+    except Exception as error:  # transformers has no common base for these
+        raise ModelError(f"{path} cannot be read: {error}") from None
+    if not hf.architectures:
+        raise ModelError(f"{path} names no architecture; add 'architectures'")
+    return hf
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises ModelError if the file is damaged."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{path} is damaged: {error}") from None
+    if not isinstance(data, dict):
+        raise ModelError(f"{path} is damaged: it holds no JSON object")
+    return data
 
 
 def rope_from_hf(parameters: dict[str, Any]) -> RopeConfig:

@@ -96,7 +96,8 @@ class LlamaForCausalLM:
             for layer_id in range(config.num_layers)
         ]
         self.norm = RMSNorm.load(weights, "model.norm", hidden, config.rms_norm_eps)
-        tied = config.tie_word_embeddings
+        # Some checkpoints are tied and hold the matrix a second time all the same.
+        tied = config.tie_word_embeddings and not weights.has("lm_head.weight")
         self.lm_head = Linear(
             self.embedding if tied else weights.take("lm_head.weight", vocab, hidden)
         )

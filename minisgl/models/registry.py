@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from minisgl.errors import ModelError
-from minisgl.models.config import ModelConfig
+from minisgl.models.config import ModelConfig, read_hf_config
 from minisgl.models.llama import LlamaForCausalLM
 from minisgl.models.qwen2 import Qwen2ForCausalLM
 from minisgl.models.qwen3 import Qwen3ForCausalLM
@@ -29,11 +29,13 @@ def load_model(
 
     Raises ModelError if the architecture is unknown or the weights do not fit it.
     """
-    config = ModelConfig.from_dir(model_dir)
-    if config.architecture not in MODELS:
+    hf = read_hf_config(model_dir)
+    architecture = hf.architectures[0]
+    if architecture not in MODELS:
         raise ModelError(
-            f"architecture {config.architecture!r} is not supported; "
+            f"architecture {architecture!r} is not supported; "
             f"supported: {', '.join(MODELS)}"
         )
+    config = ModelConfig.from_hf(hf)
     with WeightReader(model_dir, dtype, device) as weights:
-        return MODELS[config.architecture](config, weights)
+        return MODELS[architecture](config, weights)

@@ -7,7 +7,6 @@ missing, surplus or of the wrong shape is named.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import TracebackType
 
@@ -15,6 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from minisgl.errors import ModelError
+from minisgl.models.config import read_json
 
 
 class WeightReader:
@@ -98,7 +98,7 @@ def _weight_files(model_dir: Path) -> list[Path]:
     """The safetensors files: those that the index names, or all there are."""
     index = model_dir / "model.safetensors.index.json"
     if index.is_file():
-        names = set(json.loads(index.read_text())["weight_map"].values())
+        names = set(read_json(index).get("weight_map", {}).values())
         files = [model_dir / name for name in sorted(names)]
     else:
         files = sorted(model_dir.glob("*.safetensors"))
