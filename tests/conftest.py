@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +35,23 @@ def smollm2() -> Path:
     if not (path / "config.json").is_file():
         pytest.fail(f"{path} is missing; run: tools/models.py get smollm2")
     return path
+
+
+@pytest.fixture(scope="session")
+def smollm2_hf(smollm2: Path) -> Any:
+    """The same model in transformers, loaded once for all tests."""
+    from tiny_models import load_hf
+
+    return load_hf(smollm2)
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """tiny("qwen3") is the directory of that tiny model; it is built once."""
+    from tiny_models import build_tiny
+
+    root = tmp_path_factory.mktemp("tiny")
+    return cache(lambda name: build_tiny(name, root))
 
 
 @pytest.fixture(autouse=True)

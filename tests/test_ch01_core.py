@@ -299,9 +299,9 @@ def test_an_exception_in_an_inner_forward_keeps_the_outer_one():
 def test_one_context_runs_one_forward_at_a_time():
     ctx, batch = Context(), one_batch()
     with ctx.forward_batch(batch):
-        with pytest.raises(ContextError, match="already"):
-            with ctx.forward_batch(one_batch()):
-                pytest.fail("a second forward was let in")
+        second = ctx.forward_batch(one_batch())
+        with pytest.raises(ContextError, match="already"), second:
+            pytest.fail("a second forward was let in")
         assert get_global_ctx() is ctx and ctx.batch is batch
 
 

@@ -40,7 +40,7 @@ TINY: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaConfig", dict(tie_word_embeddings=True)),
     "llama3-rope": ("LlamaConfig", dict(rope_parameters=LLAMA3_ROPE)),
     "llama-bias": ("LlamaConfig", dict(attention_bias=True, mlp_bias=True)),
-    "qwen2": ("Qwen2Config", dict()),
+    "qwen2": ("Qwen2Config", {}),
     "qwen3": ("Qwen3Config", dict(head_dim=16)),
 }
 
