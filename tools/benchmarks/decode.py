@@ -18,6 +18,7 @@ import torch.nn.functional as F
 import transformers
 
 from minisgl.core import SamplingParams
+from minisgl.device import synchronize
 from minisgl.llm import LLM
 
 PROMPT_LEN = 32  # tokens; a step's attention is over 33 to 64 tokens
@@ -39,11 +40,16 @@ class StepTimes:
 class Subjects:
     """The same weights three times over: ours, transformers', and their matrices."""
 
-    def __init__(self, model_dir: Path) -> None:
-        self.llm = LLM(model_dir, dtype=torch.float32, device="cpu", memory_ratio=0.1)
-        self.hf = transformers.AutoModelForCausalLM.from_pretrained(
-            model_dir, dtype=torch.float32
-        ).eval()
+    def __init__(
+        self,
+        model_dir: Path,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.device, self.dtype = torch.device(device), dtype
+        self.llm = LLM(model_dir, dtype=dtype, device=device, memory_ratio=0.1)
+        hf = transformers.AutoModelForCausalLM.from_pretrained(model_dir, dtype=dtype)
+        self.hf = hf.eval().to(self.device)
         self.matrices = weight_matrices(self.llm.engine.model)
 
     def measure(
@@ -67,11 +73,11 @@ class Subjects:
         for prompt in prompts(batch_size):
             scheduler.add(prompt, params)
         scheduler.step()  # the prompts
-        return [timed(scheduler.step) for _ in range(NUM_STEPS)]
+        return [timed(scheduler.step, self.device) for _ in range(NUM_STEPS)]
 
     def _generate(self, batch_size: int) -> list[float]:
         clock = StepClock()
-        ids = torch.tensor(prompts(batch_size))
+        ids = torch.tensor(prompts(batch_size), device=self.device)
         self.hf.generate(
             ids,
             attention_mask=torch.ones_like(ids),
@@ -85,13 +91,16 @@ class Subjects:
 
     @torch.inference_mode()
     def _floor(self, batch_size: int) -> list[float]:
-        inputs = {size: torch.randn(batch_size, size) for size in self._in_sizes()}
+        inputs = {
+            size: torch.randn(batch_size, size, dtype=self.dtype, device=self.device)
+            for size in self._in_sizes()
+        }
 
         def multiply() -> None:
             for matrix in self.matrices:
                 F.linear(inputs[matrix.shape[1]], matrix)
 
-        return [timed(multiply) for _ in range(NUM_STEPS)]
+        return [timed(multiply, self.device) for _ in range(NUM_STEPS)]
 
     def _in_sizes(self) -> set[int]:
         return {matrix.shape[1] for matrix in self.matrices}
@@ -105,7 +114,7 @@ class StepClock(transformers.StoppingCriteria):
 
     def __call__(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
         self._times.append(perf_counter())
-        return torch.zeros(len(input_ids), dtype=torch.bool)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
     def step_times(self) -> list[float]:
         """Milliseconds between tokens; the time to the first one is not among them."""
@@ -131,8 +140,10 @@ def prompts(batch_size: int) -> list[list[int]]:
     return [list(range(i + 1, i + 1 + PROMPT_LEN)) for i in range(batch_size)]
 
 
-def timed(step: Callable[[], Any]) -> float:
-    """Milliseconds that `step` takes."""
+def timed(step: Callable[[], Any], device: torch.device) -> float:
+    """Milliseconds that `step` takes until the device has done it."""
+    synchronize(device)
     start = perf_counter()
     step()
+    synchronize(device)
     return (perf_counter() - start) * 1e3
