@@ -11,6 +11,11 @@ MODULES = (
     "minisgl.core",
     "minisgl.errors",
     "minisgl.kvcache",
+    "minisgl.kvcache.base",
+    "minisgl.kvcache.leaf_queue",
     "minisgl.kvcache.page_allocator",
+    "minisgl.kvcache.radix_key",
+    "minisgl.kvcache.radix_tree",
+    "minisgl.kvcache.tree_check",
     "minisgl.torch_free",
 )

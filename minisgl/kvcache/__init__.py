@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # cache_type -> (module, class); loaded when asked for, since some need torch
 PREFIX_CACHES = {
     "naive": ("minisgl.kvcache.naive_cache", "NaivePrefixCache"),
+    "radix": ("minisgl.kvcache.radix_cache", "RadixPrefixCache"),
 }
 
 

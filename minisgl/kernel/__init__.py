@@ -1,0 +1,1 @@
+"""Operations on tensors that a device might do in one kernel."""
