@@ -55,9 +55,9 @@ def tree(
         raise typer.BadParameter(
             f"no trace {unknown[0]}; there are {', '.join(TRACES)}"
         )
-    table = Table(
-        "trace", "page", "hit tokens", "evicted", "ours µs", "textbook µs", "×"
-    )
+    table = Table(title="µs per request, and what both caches agree on")
+    for column in ["trace", "page", "hit tokens", "evicted", "ours", "textbook", "×"]:
+        table.add_column(column, no_wrap=True, justify="right")
     with Progress(console=console, transient=True) as progress:
         for name in names:
             requests = build_trace(name)
@@ -70,7 +70,7 @@ def tree(
                 )
                 progress.remove_task(task)
                 table.add_row(
-                    f"{name}  {requests.title}",
+                    f"({name}) {requests.title}",
                     str(size),
                     f"{sum(ours.hits):,}",
                     f"{len(ours.evicted):,}",
@@ -84,7 +84,12 @@ def tree(
 
 def _print_evict_costs(bench: ModuleType) -> None:
     sizes = [1_000, 100_000]
-    table = Table("leaves", "evict one, µs", "after releases in random order, µs")
+    table = Table(
+        "leaves",
+        "never locked",
+        "released in random order",
+        title="µs to evict one leaf",
+    )
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task("evicting one leaf", total=2 * sum(sizes))
         for num_leaves in sizes:

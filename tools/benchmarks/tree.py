@@ -174,7 +174,7 @@ class EvictCost:
 
 
 def measure_evict(num_leaves: int, advance: Callable[[], None]) -> EvictCost:
-    """The median time to evict one leaf of a tree with `num_leaves` of them."""
+    """The time to evict one leaf of a tree with `num_leaves` of them."""
     fresh = _tree_with_leaves(num_leaves, advance)
     released = _tree_with_leaves(num_leaves, advance)
     handles = [released.match_prefix(_leaf_key(n)) for n in range(num_leaves)]
@@ -198,10 +198,14 @@ def _tree_with_leaves(num_leaves: int, advance: Callable[[], None]) -> RadixTree
     return tree
 
 
-def _time_evictions(tree: RadixTree, count: int = 500) -> float:
-    times = []
-    for _ in range(count):
-        start = perf_counter_ns()
-        tree.evict(1)
-        times.append(perf_counter_ns() - start)
-    return median(times) / 1000
+def _time_evictions(tree: RadixTree) -> float:
+    """In µs: the median of 50 evictions, and the least of ten such medians."""
+    medians = []
+    for _ in range(10):
+        times = []
+        for _ in range(50):
+            start = perf_counter_ns()
+            tree.evict(1)
+            times.append(perf_counter_ns() - start)
+        medians.append(median(times))
+    return min(medians) / 1000
