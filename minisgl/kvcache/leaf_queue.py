@@ -17,23 +17,23 @@ class LeafQueue:
 
     A leaf that was used just now is newer than all others, so it belongs at the end of
     a plain queue: every step of that is O(1), however many leaves there are. Only a
-    leaf that becomes evictable some time after its last use (its receipt came back, or
-    its last child was evicted) may belong further forward; it waits in a heap.
+    node that joins some time after its last use (its last child was evicted, or it was
+    locked when its turn came) may belong further forward; it waits in a heap.
 
-    Entries of the heap stay where they are when their node is used, locked, or gains a
-    child. Stamps only grow, so an entry then comes up too early, never too late, and
-    is sorted out there; a node has one at most. No two stamps tie: nodes with the same
-    stamp lie on one path, and of a path only the end is a leaf.
+    A locked leaf keeps its place. If its turn comes it leaves the queue, and joins
+    again when it is released. An entry of the heap does not move when its node is
+    used: it then comes up too early, never too late, and is put right. No two stamps
+    tie, since nodes with the same stamp lie on one path, and only its end is a leaf.
     """
 
     def __init__(self) -> None:
         self._in_order: OrderedDict[RadixTreeNode, None] = OrderedDict()
         self._newest = 0  # no stamp in _in_order is above this
-        self._late: list[tuple[int, RadixTreeNode]] = []
+        self._late: list[tuple[int, RadixTreeNode]] = []  # one entry per node at most
 
     def add(self, node: RadixTreeNode) -> None:
-        """Take in a node that has become an evictable leaf."""
-        if node.is_late:
+        """Take in a node that is an evictable leaf now, unless it is here already."""
+        if node.is_late or node in self._in_order:
             return
         if node.timestamp >= self._newest:
             self._newest = node.timestamp
@@ -43,28 +43,32 @@ class LeafQueue:
             heappush(self._late, (node.timestamp, node))
 
     def refresh(self, node: RadixTreeNode) -> None:
-        """`node` has just been used; move it to the end if it is queued."""
+        """`node` has just been used; if it is here, it is the newest now."""
         if node in self._in_order:
             self._in_order.move_to_end(node)
             self._newest = node.timestamp
 
     def discard(self, node: RadixTreeNode) -> None:
-        """`node` is no evictable leaf any more."""
+        """`node` is no leaf any more."""
         self._in_order.pop(node, None)
 
     def pop_oldest(self) -> RadixTreeNode:
-        """Remove the leaf that went unused for longest, and return it."""
-        while self._late:
-            stamp, node = self._late[0]
-            if self._in_order and next(iter(self._in_order)).timestamp < stamp:
-                break
-            heappop(self._late)
-            node.is_late = False
+        """Remove the evictable leaf that went unused for longest, and return it.
+
+        There must be one.
+        """
+        while True:
+            first = next(iter(self._in_order), None)
+            if self._late and (not first or self._late[0][0] < first.timestamp):
+                stamp, node = heappop(self._late)
+                node.is_late = False
+            else:
+                node, _ = self._in_order.popitem(last=False)
+                stamp = node.timestamp
             if node.is_evictable_leaf():
                 if node.timestamp == stamp:
                     return node
-                self.add(node)
-        return self._in_order.popitem(last=False)[0]
+                self.add(node)  # it was used after it joined the heap
 
     def check(self, leaves: set[RadixTreeNode]) -> None:
         """Raise IntegrityError unless exactly `leaves` are queued, and in order."""
@@ -72,6 +76,9 @@ class LeafQueue:
         late = Counter(node for _, node in self._late)
         if stamps != sorted(stamps) or self._newest < max(stamps, default=0):
             raise IntegrityError(f"the queue of leaves is out of order: {stamps}")
+        for node in self._in_order:
+            if node.children or node.parent is None:
+                raise IntegrityError(f"{node} is queued and is no leaf of the tree")
         for stamp, node in self._late:
             if late[node] > 1 or node in self._in_order:
                 raise IntegrityError(f"{node} is queued twice")
@@ -79,7 +86,7 @@ class LeafQueue:
                 raise IntegrityError(f"{node} has a wrong entry, stamped {stamp}")
         if any(self._late[(i - 1) // 2] > self._late[i] for i in range(1, len(late))):
             raise IntegrityError("the heap of late leaves is out of order")
-        queued = self._in_order.keys() | {n for n in late if n.is_evictable_leaf()}
+        queued = {n for n in [*self._in_order, *late] if n.is_evictable_leaf()}
         if queued != leaves:
             missing, extra = list(leaves - queued), list(queued - leaves)
             raise IntegrityError(

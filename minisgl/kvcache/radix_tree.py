@@ -173,7 +173,6 @@ class RadixTree:
         if handle in self.receipts:
             raise LockError("this handle is locked; match again for another receipt")
         self.receipts.add(handle)
-        self.leaves.discard(handle.node)
         length, node = 0, handle.node
         while node.parent is not None:
             if node.ref_count == 0:

@@ -83,9 +83,9 @@ def _many_conversations(rng: random.Random, shrink: int) -> Iterator[array[int]]
 
 
 TRACES = {
-    "a": ("one system prompt", 500_000, _system_prompt),
+    "a": ("system prompt", 500_000, _system_prompt),
     "b": ("64 chats", 500_000, _conversations),
     "c": ("few-shot tree", 500_000, _few_shot),
-    "d": ("32 long agents", 1_500_000, _agents),
-    "e": ("512 chats, small pool", 100_000, _many_conversations),
+    "d": ("32 agents", 1_500_000, _agents),
+    "e": ("512 chats", 100_000, _many_conversations),
 }
