@@ -134,7 +134,8 @@ class RadixTree:
     """
 
     def __init__(self, page_size: int = 1) -> None:
-        assert page_size >= 1, page_size
+        if page_size < 1:
+            raise InvalidKeyError(f"page_size is {page_size}; it must be 1 or more")
         self.page_size = page_size
         self.root_node = RadixTreeNode(b"", array("i"), 0)
         self.evictable_size = 0  # tokens of all unlocked nodes, leaf or not

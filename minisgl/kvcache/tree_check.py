@@ -33,8 +33,9 @@ def check_tree(tree: RadixTree) -> None:
     for node in tree.nodes():
         _check_node(tree, node)
         _check_children(tree, node)
-        if node.ref_count != receipts[node]:
-            _fail(f"{node} is locked {node.ref_count}×, by {receipts[node]} receipts")
+        count = receipts.pop(node, 0)
+        if node.ref_count != count:
+            _fail(f"{node} is locked {node.ref_count}×, by {count} receipts")
         if node.ref_count:
             protected += node.length
         else:
@@ -44,6 +45,8 @@ def check_tree(tree: RadixTree) -> None:
             _fail_for_shared_slot(tree, node)
         if node.is_evictable_leaf():
             leaves.add(node)
+    for node in receipts:
+        _fail(f"a receipt is out for {node}, which is not in the tree")
     counted, held = (evictable, protected), tuple(tree.size_info)
     if counted != held:
         _fail(f"(evictable, protected) is {held}; the nodes add up to {counted}")
