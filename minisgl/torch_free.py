@@ -15,6 +15,7 @@ MODULES = (
     "minisgl.kvcache.leaf_queue",
     "minisgl.kvcache.page_allocator",
     "minisgl.kvcache.radix_key",
+    "minisgl.kvcache.radix_node",
     "minisgl.kvcache.radix_tree",
     "minisgl.kvcache.tree_check",
     "minisgl.torch_free",

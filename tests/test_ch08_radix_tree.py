@@ -20,7 +20,8 @@ from minisgl.kvcache.radix_key import (
     common_prefix_bytes,
     namespace,
 )
-from minisgl.kvcache.radix_tree import RadixTree, RadixTreeHandle, RadixTreeNode
+from minisgl.kvcache.radix_node import RadixTreeHandle, RadixTreeNode
+from minisgl.kvcache.radix_tree import RadixTree
 
 
 def ins(tree: RadixTree, tokens: list[int], slots: list[int], extra_key=None) -> int:

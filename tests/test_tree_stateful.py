@@ -31,7 +31,8 @@ from hypothesis.stateful import (
 
 from minisgl.kvcache.base import EvictionError, LockError, StaleHandleError
 from minisgl.kvcache.radix_key import RadixKey, namespace
-from minisgl.kvcache.radix_tree import RadixTree, RadixTreeHandle
+from minisgl.kvcache.radix_node import RadixTreeHandle
+from minisgl.kvcache.radix_tree import RadixTree
 
 EXAMPLES = int(os.environ.get("MINISGL_STATEFUL_EXAMPLES", "0"))
 BUDGET = settings(

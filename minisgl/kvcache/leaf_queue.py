@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from minisgl.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from minisgl.kvcache.radix_tree import RadixTreeNode
+    from minisgl.kvcache.radix_node import RadixTreeNode
 
 
 class LeafQueue:

@@ -18,7 +18,8 @@ from minisgl.kvcache.base import (
     SizeInfo,
 )
 from minisgl.kvcache.radix_key import InvalidKeyError, Namespace, RadixKey, to_int32
-from minisgl.kvcache.radix_tree import RadixTree, RadixTreeHandle, RadixTreeNode
+from minisgl.kvcache.radix_node import RadixTreeHandle, RadixTreeNode
+from minisgl.kvcache.radix_tree import RadixTree
 
 if TYPE_CHECKING:
     from minisgl.kvcache.base import Int32s

@@ -13,7 +13,8 @@ from minisgl.errors import IntegrityError
 from minisgl.kvcache.radix_key import TOKEN_BYTES
 
 if TYPE_CHECKING:
-    from minisgl.kvcache.radix_tree import RadixTree, RadixTreeNode
+    from minisgl.kvcache.radix_node import RadixTreeNode
+    from minisgl.kvcache.radix_tree import RadixTree
 
 
 def check_tree(tree: RadixTree) -> None:
