@@ -2,6 +2,7 @@
 
 tools/bench.py tree                     the radix tree against a textbook version
 tools/bench.py tree --trace e --rounds 5
+tools/bench.py decode                   a decode step against transformers' generate
 """
 
 from __future__ import annotations
@@ -80,6 +81,60 @@ def tree(
                 )
     console.print(table)
     _print_evict_costs(bench)
+
+
+@app.command()
+def decode(
+    model: Annotated[
+        str, typer.Option(help="A name of tools/models.py, or a model directory.")
+    ] = "smollm2",
+    batch: Annotated[
+        list[int] | None, typer.Option(min=1, help="May be repeated; 1, 4, 16 if not.")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often the three take turns.")
+    ] = 5,
+    threads: Annotated[int, typer.Option(min=1, help="For all three alike.")] = 1,
+) -> None:
+    """Compare a decode step with transformers' generate, and with its floor.
+
+    The floor multiplies the same weight matrices once by a batch of the same size. All
+    three run in this process and take turns; a figure is the median over all steps.
+    """
+    import torch
+    import transformers
+    from benchmarks.decode import NUM_STEPS, PROMPT_LEN, Subjects
+    from course.models import ModelError, resolve
+
+    torch.set_num_threads(threads)
+    transformers.logging.disable_progress_bar()
+    try:
+        subjects = Subjects(resolve(model))
+    except ModelError as error:
+        raise typer.BadParameter(str(error)) from None
+    table = Table(
+        "batch", "floor ms", "ours ms", "generate ms", "ours ÷ floor", "generate ÷ ours"
+    )
+    with Progress(console=console, transient=True) as progress:
+        for size in batch or [1, 4, 16]:
+            task = progress.add_task(f"batch of {size}", total=rounds + 1)
+            times = subjects.measure(
+                size, rounds, lambda task=task: progress.advance(task)
+            )
+            progress.remove_task(task)
+            floor, ours, generate = times.medians()
+            table.add_row(
+                str(size),
+                f"{floor:.1f}",
+                f"{ours:.1f}",
+                f"{generate:.1f}",
+                f"{ours / floor:.3f}",
+                f"{generate / ours:.3f}",
+            )
+    console.print(table)
+    console.print(
+        f"prompts of {PROMPT_LEN} tokens, {NUM_STEPS} decode steps, {threads} thread(s)"
+    )
 
 
 def _print_evict_costs(bench: ModuleType) -> None:

@@ -55,28 +55,35 @@ class Subjects:
     def measure(
         self, batch_size: int, rounds: int, advance: Callable[[], None]
     ) -> StepTimes:
-        """Run the three in turn, so that all of them see the same machine."""
+        """Decode the same prompts `rounds` times, after a round to warm up.
+
+        The three take turns at every token: whatever else the machine does meanwhile
+        falls on all of them alike, and each finds the caches as the others left them.
+        """
         times = StepTimes()
         for round_ in range(rounds + 1):
-            ours, generated = self._ours(batch_size), self._generate(batch_size)
-            floor = self._floor(batch_size)
-            if round_ > 0:  # the first one warms up
-                times.floor += floor
-                times.ours += ours
-                times.generate += generated
+            measured = StepTimes()
+            self._run(batch_size, measured)
+            if round_ > 0:
+                times.floor += measured.floor
+                times.ours += measured.ours
+                times.generate += measured.generate
             advance()
         return times
 
-    def _ours(self, batch_size: int) -> list[float]:
+    def _run(self, batch_size: int, times: StepTimes) -> None:
         scheduler = self.llm.scheduler
         params = SamplingParams(max_tokens=NUM_STEPS + 1, ignore_eos=True)
         for prompt in prompts(batch_size):
             scheduler.add(prompt, params)
         scheduler.step()  # the prompts
-        return [timed(scheduler.step, self.device) for _ in range(NUM_STEPS)]
+        multiply = self._floor(batch_size)
 
-    def _generate(self, batch_size: int) -> list[float]:
-        clock = StepClock()
+        def others_turn() -> None:
+            times.ours.append(timed(scheduler.step, self.device))
+            times.floor.append(timed(multiply, self.device))
+
+        clock = StepClock(self.device, times.generate, others_turn)
         ids = torch.tensor(prompts(batch_size), device=self.device)
         self.hf.generate(
             ids,
@@ -87,39 +94,48 @@ class Subjects:
             pad_token_id=0,
             stopping_criteria=transformers.StoppingCriteriaList([clock]),
         )
-        return clock.step_times()
 
-    @torch.inference_mode()
-    def _floor(self, batch_size: int) -> list[float]:
+    def _floor(self, batch_size: int) -> Callable[[], None]:
         inputs = {
-            size: torch.randn(batch_size, size, dtype=self.dtype, device=self.device)
-            for size in self._in_sizes()
+            matrix.shape[1]: torch.randn(
+                batch_size, matrix.shape[1], dtype=self.dtype, device=self.device
+            )
+            for matrix in self.matrices
         }
 
+        @torch.inference_mode()
         def multiply() -> None:
             for matrix in self.matrices:
                 F.linear(inputs[matrix.shape[1]], matrix)
 
-        return [timed(multiply, self.device) for _ in range(NUM_STEPS)]
-
-    def _in_sizes(self) -> set[int]:
-        return {matrix.shape[1] for matrix in self.matrices}
+        return multiply
 
 
 class StepClock(transformers.StoppingCriteria):
-    """Notes when each token of `generate` is there."""
+    """Notes how long `generate` takes from token to token, the first one excepted.
 
-    def __init__(self) -> None:
-        self._times: list[float] = []
+    Between two tokens it stops the clock and lets the others have their turn.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        step_times: list[float],
+        others_turn: Callable[[], None],
+    ) -> None:
+        self._device = device
+        self._step_times = step_times
+        self._others_turn = others_turn
+        self._resumed_at: float | None = None
 
     def __call__(self, input_ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        self._times.append(perf_counter())
+        synchronize(self._device)
+        if self._resumed_at is not None:
+            self._step_times.append((perf_counter() - self._resumed_at) * 1e3)
+        if len(self._step_times) < NUM_STEPS:
+            self._others_turn()
+        self._resumed_at = perf_counter()
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
-
-    def step_times(self) -> list[float]:
-        """Milliseconds between tokens; the time to the first one is not among them."""
-        pairs = zip(self._times, self._times[1:], strict=False)
-        return [(later - earlier) * 1e3 for earlier, later in pairs]
 
 
 def weight_matrices(model: Any) -> list[torch.Tensor]:
