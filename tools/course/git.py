@@ -87,8 +87,11 @@ class GitRepo:
         with tempfile.TemporaryDirectory(prefix="index-", dir=self.path) as folder:
             yield {"GIT_INDEX_FILE": os.path.join(folder, "index")}
 
+    def exists(self) -> bool:
+        return (self.path / "HEAD").exists()
+
     def _ensure(self) -> None:
-        if (self.path / "HEAD").exists():
+        if self.exists():
             return
         _require_git()
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +113,7 @@ class GitRepo:
         try:
             os.rename(new, self.path)
         except OSError:
-            if not (self.path / "HEAD").exists():
+            if not self.exists():
                 raise GitError(
                     f"{self.path} is in the way: it is no repository of this tool",
                     f"delete {self.path} and run this again",

@@ -58,6 +58,8 @@ class Stack:
 
     def tree(self, number: int) -> str:
         """The git tree id of stage `number`."""
+        if not self.repo.exists():  # not made yet, or deleted under us
+            self._trees = {0: EMPTY_TREE}
         if number not in self._trees:
             chapters = self.course.through(number)
             with self.repo.index() as index:
@@ -86,8 +88,9 @@ class Stack:
         a, b = self.tree(self.course.previous(number)), self.tree(number)
         if path is None:
             return tree_diff(self.repo, a, b, "-M")
-        inside = path.removeprefix("./").removeprefix(f"{PACKAGE}/").strip("/")
-        text = tree_diff(self.repo, a, b, "-M", paths=(f"{PACKAGE}/{inside}",))
+        parts = [part for part in path.split("/") if part not in ("", ".")]
+        inside = "/".join(parts if parts[:1] == [PACKAGE] else [PACKAGE, *parts])
+        text = tree_diff(self.repo, a, b, "-M", paths=(inside,))
         if not text:
             names = ("diff-tree", "-r", "-z", "--name-only", a, b)
             changed = self.repo.run(*names).out.decode().split("\0")[:-1]

@@ -67,6 +67,9 @@ def main(root: Path) -> int:
     except CourseError as error:
         print_error(error)
         return error.exit_code
+    except OSError as error:
+        print_error(CourseError(str(error), "check the disk and its permissions"))
+        return 2
     except SystemExit as done:
         return done.code if isinstance(done.code, int) else 1
     return 0
