@@ -82,11 +82,11 @@ class _Checker:
             ("patches apply exactly and are what git writes", self.patches),
             (f"all patches together give {PACKAGE}/, byte for byte", self.package),
             ("every import finds its module and its name", self.imports),
-            ("torch-free modules stay torch-free", self.torch_free),
-            ("every module imports, from its own stage", self.importing),
             ("every name to write is new or changed in its chapter", self.names),
             ("every name to write has its hints", self.hints),
             ("no save was left half done", self.leftovers),
+            ("torch-free modules stay torch-free", self.torch_free),
+            ("every module imports, from its own stage", self.importing),
         ]
 
     # The manifest and the folders
