@@ -51,7 +51,8 @@ def save(context: typer.Context) -> None:
     for path in saved.written:
         _say(f"wrote {path}")
     for path in saved.removed:
-        _say(f"removed {path}")
+        is_patch = path.endswith(".patch")
+        _say(f"removed {path}{': nothing is left of it' if is_patch else ''}")
     _say("next: tools/steps.py verify and tools/steps.py check")
 
 
