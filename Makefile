@@ -33,6 +33,7 @@ gpu:
 	$(PYTHON) tools/gpu_run.py
 
 clean:
+	@test ! -e build/edit || { echo "an edit is open: tools/steps.py save or abort first"; exit 1; }
 	rm -rf build
 
 .venv/.stamp: pyproject.toml constraints.txt

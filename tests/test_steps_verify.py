@@ -161,8 +161,12 @@ def test_a_patch_that_does_not_apply_stops_there_and_the_rest_is_still_checked(c
     said = broken(course)
     assert set(said) == {PATCHES}
     assert "chapter 02 two" in said[PATCHES][0]
-    covered = {r.rule: r.covered for r in verify(course.course)}
-    assert covered[PATCHES] == covered[IMPORTS] == covered[NAMES] == "1 chapter"
+    results = {r.rule: r for r in verify(course.course)}
+    for rule in (PATCHES, IMPORTS, NAMES, TORCH_FREE, IMPORTING):
+        assert results[rule].covered == "1 of 3 chapters"
+        assert not results[rule].is_complete
+    assert not results[PACKAGE].is_complete
+    assert results[FOLDERS].is_complete and results[HINTS].is_complete
 
 
 # 3: plain files only

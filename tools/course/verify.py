@@ -50,6 +50,9 @@ class Result:
     rule: str
     covered: str  # "5 chapters"
     problems: Sequence[Problem]
+    is_complete: bool = (
+        True  # False: some chapters could not be built, so not looked at
+    )
 
     @property
     def is_good(self) -> bool:
@@ -62,8 +65,9 @@ def verify(
     """Check every rule; `progress` hears what is being looked at."""
     checker = _Checker(course, progress)
     for rule, check in checker.rules():
+        checker.is_complete = True
         problems = list(check())
-        yield Result(rule, checker.covered, problems)
+        yield Result(rule, checker.covered, problems, checker.is_complete)
 
 
 class _Checker:
@@ -75,6 +79,7 @@ class _Checker:
         self.built: list[Chapter] = []
         self.modules: dict[int, Modules] = {}
         self.covered = ""
+        self.is_complete = True
 
     def rules(self) -> list[tuple[str, Callable[[], Iterator[Problem]]]]:
         return [
@@ -157,7 +162,8 @@ class _Checker:
         faults = file_faults(self.root, paths)
         for fault in faults:
             yield Problem(fault, "correct it, and then the patches if they have it too")
-        if faults or len(self.built) < len(self.course.chapters):
+        self.is_complete = len(self.built) == len(self.course.chapters)
+        if faults or not self.is_complete:
             return
         last = self.course.last
         stage = self.stack.files(last.number)
@@ -272,7 +278,10 @@ class _Checker:
         )
 
     def _covers(self, chapters: Sequence[Chapter]) -> None:
-        self.covered = f"{len(chapters)} chapter{'s' * (len(chapters) != 1)}"
+        num_all = len(self.course.chapters)
+        self.is_complete = len(chapters) == num_all
+        of_all = "" if self.is_complete else f" of {num_all}"
+        self.covered = f"{len(chapters)}{of_all} chapter{'s' * (num_all != 1)}"
 
 
 def declared_imports(root: Path) -> dict[str, str]:

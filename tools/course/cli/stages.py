@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.tree import Tree
@@ -43,8 +44,8 @@ def list_chapters(context: typer.Context) -> None:
         table.add_row(
             f"{chapter.number:02d}",
             chapter.slug,
-            chapter.title,
-            chapter.part,
+            escape(chapter.title),
+            escape(chapter.part),
             chapter.patch if has_patch else "(none yet)",
         )
     out().print(table)
@@ -65,7 +66,7 @@ def tree(context: typer.Context, number: Number) -> None:
         branch.add(_marked(path.rsplit("/", 1)[1], before.get(path), content))
     for path in sorted(set(before) - set(after)):
         branch = _branch(folders, path.rsplit("/", 1)[0])
-        branch.add(f"[red]- {path.rsplit('/', 1)[1]}[/]")
+        branch.add(f"[red]- {escape(path.rsplit('/', 1)[1])}[/]")
     out().print(top)
 
 
@@ -118,6 +119,8 @@ def build(
 def verify(context: typer.Context) -> None:
     """Prove, without running a model, that patches, minisgl/ and chapters fit together.
 
+    A rule about stages that could not be built is marked "skip".
+
     Example: tools/steps.py verify
     """
     course = load_course(context)
@@ -133,7 +136,9 @@ def verify(context: typer.Context) -> None:
 
 def print_result(result: Result) -> None:
     """A rule and whether it holds; below it, what to do about each problem."""
-    mark = "[green]ok  [/]" if result.is_good else "[bold red]FAIL[/]"
+    mark = "[green]ok  [/]" if result.is_complete else "[yellow]skip[/]"
+    if not result.is_good:
+        mark = "[bold red]FAIL[/]"
     out().print(f"{mark} {result.rule} [dim]({result.covered})[/]", soft_wrap=True)
     for problem in result.problems:
         out().print(f"     {problem.message}", markup=False, soft_wrap=True)
@@ -144,11 +149,12 @@ def _branch(folders: dict[str, Tree], folder: str) -> Tree:
     """The node of a folder, made with its parents when first needed."""
     if folder not in folders:
         parent, name = folder.rsplit("/", 1)
-        folders[folder] = _branch(folders, parent).add(f"{name}/")
+        folders[folder] = _branch(folders, parent).add(escape(f"{name}/"))
     return folders[folder]
 
 
 def _marked(name: str, before: bytes | None, after: bytes) -> str:
+    name = escape(name)
     if before is None:
         return f"[green]+ {name}[/]"
     return f"  {name}" if before == after else f"[yellow]~ {name}[/]"
