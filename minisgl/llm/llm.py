@@ -70,15 +70,24 @@ class LLM:
             num_page_override=num_page_override,
             memory_ratio=memory_ratio,
         )
-        self.engine = Engine(config)
-        prefix_cache = create_prefix_cache(cache_type, self.engine.device, page_size)
-        pages = CacheManager(
-            self.engine.num_pages, page_size, self.engine.tables, prefix_cache
-        )
-        self.scheduler = Scheduler(self.engine, pages, max_prefill_tokens)
+        engine = Engine(config)
+        prefix_cache = create_prefix_cache(cache_type, engine.device, page_size)
+        pages = CacheManager(engine.num_pages, page_size, engine.tables, prefix_cache)
+        self._scheduler: Scheduler | None = Scheduler(engine, pages, max_prefill_tokens)
         self.tokenizer = load_tokenizer(model_path)
         self._replies: dict[int, deque[Reply]] = {}  # uid -> not yet handed out
-        self._is_shut_down = False
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """Raises MiniSGLError after `shutdown`."""
+        if self._scheduler is None:
+            raise MiniSGLError("this LLM was shut down; make a new one")
+        return self._scheduler
+
+    @property
+    def engine(self) -> Engine:
+        """Raises MiniSGLError after `shutdown`."""
+        return self.scheduler.engine
 
     def generate(
         self,
@@ -134,15 +143,15 @@ class LLM:
                 yield StreamChunk(index, event.token, text, reason)
 
     def shutdown(self) -> None:
-        """Abort what runs and let go of the model and the pool. May be called twice."""
-        if self._is_shut_down:
-            return
-        self._is_shut_down = True
-        for uid in list(self._replies):
-            self.scheduler.abort(uid)
-        self._replies.clear()
-        self.scheduler.pages.check_integrity()
-        del self.engine, self.scheduler
+        """Abort what runs and let go of the model and the pool. May be called twice.
+
+        A stream that is still open ends with a MiniSGLError.
+        """
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            for uid in self._replies:
+                scheduler.abort(uid)
+            scheduler.pages.check_integrity()
 
     def __enter__(self) -> LLM:
         return self
@@ -160,8 +169,6 @@ class LLM:
         Several of these may run side by side: a step serves all requests, and each
         takes the replies to its own.
         """
-        if self._is_shut_down:
-            raise MiniSGLError("this LLM was shut down; make a new one")
         mine: dict[int, int] = {}  # uid -> index
         try:
             params = as_params_list(sampling_params, len(prompts))
@@ -184,8 +191,9 @@ class LLM:
                     self._step()
         finally:
             for uid in mine:
-                self.scheduler.abort(uid)
-                self._replies.pop(uid, None)
+                del self._replies[uid]
+                if self._scheduler is not None:
+                    self._scheduler.abort(uid)
 
     def _step(self) -> None:
         replies = self.scheduler.step()
@@ -194,8 +202,13 @@ class LLM:
             self._replies[reply.uid].append(reply)
 
     def _encode(self, prompt: Prompt) -> Sequence[int]:
-        if not isinstance(prompt, str):
+        if isinstance(prompt, (list, tuple)):
             return prompt
+        if not isinstance(prompt, str):
+            raise PromptError(
+                f"a prompt is a {type(prompt).__name__}; it must be a text or a list "
+                "of token ids"
+            )
         if self.tokenizer is None:
             raise PromptError("the model has no tokenizer; give a list of token ids")
         return self.tokenizer(prompt).input_ids
@@ -239,25 +252,33 @@ def load_tokenizer(model_path: str | Path) -> Any | None:
 
 
 def as_prompt_list(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or several, as a list. Raises PromptError for anything else."""
-    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
-        prompts = [prompts]
-    for prompt in prompts:
-        if not isinstance(prompt, (str, list, tuple)):
-            raise PromptError(
-                f"a prompt is a {type(prompt).__name__}; it must be a text or a list "
-                "of token ids"
-            )
-    return list(prompts)
+    """One prompt or several, as a list. Raises PromptError for anything else.
+
+    A list is one prompt if there is no text and no list in it.
+    """
+    if isinstance(prompts, str):
+        return [prompts]
+    if not isinstance(prompts, (list, tuple)):
+        raise PromptError(
+            f"prompts is a {type(prompts).__name__}; give a text, a list of token ids, "
+            "or a list of those"
+        )
+    several = any(isinstance(item, (str, list, tuple)) for item in prompts)
+    return list(prompts) if several or not prompts else [prompts]
 
 
 def as_params_list(
     params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
 ) -> list[SamplingParams]:
-    """A SamplingParams for each prompt. Raises SamplingParamsError if they differ in
-    number."""
+    """A SamplingParams for each prompt. Raises SamplingParamsError if that fails."""
     if params is None or isinstance(params, SamplingParams):
         return [params or SamplingParams()] * num_prompts
+    if not isinstance(params, (list, tuple)) or not all(
+        isinstance(item, SamplingParams) for item in params
+    ):
+        raise SamplingParamsError(
+            f"sampling_params is {params!r}; give a SamplingParams, or a list of them"
+        )
     if len(params) != num_prompts:
         raise SamplingParamsError(
             f"{len(params)} sampling parameters for {num_prompts} prompts; give one "

@@ -9,7 +9,7 @@ from typing import Literal
 
 from minisgl.core import Req, SamplingParams
 from minisgl.engine.engine import Engine
-from minisgl.errors import PromptError
+from minisgl.errors import EngineConfigError, PromptError
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.decode import DecodeManager
 from minisgl.scheduler.pages import PendingReq
@@ -35,12 +35,17 @@ class Scheduler:
     Yu et al., Orca, 2022).
 
     Requests join whenever there is room and leave when they end; the others do not
-    wait for them. New prompts go before running answers.
+    wait for them. New prompts go before running answers. Raises EngineConfigError if
+    `max_prefill_tokens` is below 1.
     """
 
     def __init__(
         self, engine: Engine, pages: CacheManager, max_prefill_tokens: int = 8192
     ) -> None:
+        if type(max_prefill_tokens) is not int or max_prefill_tokens < 1:
+            raise EngineConfigError(
+                f"max_prefill_tokens is {max_prefill_tokens!r}; it must be 1 or more"
+            )
         self.engine = engine
         self.pages = pages
         self.table = TableManager(engine.config.max_running_req)
