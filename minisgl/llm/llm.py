@@ -211,6 +211,10 @@ class LLM:
             )
         if self.tokenizer is None:
             raise PromptError("the model has no tokenizer; give a list of token ids")
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:  # half of a surrogate pair
+            raise PromptError(f"the prompt is not valid text: {error}") from None
         return self.tokenizer(prompt).input_ids
 
     def _decode(self, token_ids: list[int]) -> str | None:
