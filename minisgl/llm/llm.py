@@ -181,14 +181,14 @@ class LLM:
                     mine[uid] = index
                     self._replies[uid] = deque()
             while mine:
+                if not any(self._replies[uid] for uid in mine):
+                    self._step()
                 for uid, index in list(mine.items()):
                     replies, self._replies[uid] = self._replies[uid], deque()
                     for reply in replies:
                         if reply.finish_reason is not None:
                             del mine[uid], self._replies[uid]
                         yield index, reply
-                if mine:
-                    self._step()
         finally:
             for uid in mine:
                 del self._replies[uid]
