@@ -56,6 +56,33 @@ class WatchedAllocator(PageAllocator):
         super().free(pages)
 
 
+class WatchedCache:
+    """The prefix cache of a CacheManager, with a note of what happens to it."""
+
+    def __init__(self, cache: Any) -> None:
+        self._cache = cache
+        self.protected: list[int] = []  # protected tokens after each lock and unlock
+        self.evicted: list[int] = []  # slots
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cache, name)
+
+    def lock_handle(self, handle: Any, unlock: bool = False) -> None:
+        self._cache.lock_handle(handle, unlock)
+        self.protected.append(self._cache.size_info.protected_size)
+
+    def evict(self, size: int) -> Any:
+        slots = self._cache.evict(size)
+        self.evicted += slots.tolist()
+        return slots
+
+
+def watch(pages: Any) -> WatchedCache:
+    """Watch the prefix cache of this CacheManager from now on."""
+    pages.prefix_cache = WatchedCache(pages.prefix_cache)
+    return pages.prefix_cache
+
+
 class World:
     """A PageManager, or with a `prefix_cache` a CacheManager, and its requests."""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from tiny_models import VOCAB_SIZE, hf_greedy
+from tiny_models import VOCAB_SIZE, build_tiny, hf_greedy, load_hf
 
 from minisgl.core import Batch, SamplingParams
 from minisgl.llm import LLM
@@ -78,6 +80,24 @@ class Arrival:
     answer: list[int]
 
 
+EOS = [5, 23, 77, 110, 140]  # enough for some answers to end early
+
+
+def build_eos_model(root: Path) -> Path:
+    return build_tiny("qwen3", root, eos_token_id=EOS)
+
+
+@cache
+def reference_traffic() -> tuple[Arrival, ...]:
+    """Sixty requests for the model of `build_eos_model`, and their answers."""
+    with TemporaryDirectory() as root:
+        model = load_hf(build_eos_model(Path(root)))
+        traffic = random_traffic(model, 60, seed=1)
+    stopped = [len(arrival.answer) < arrival.max_tokens for arrival in traffic]
+    assert any(stopped) and not all(stopped)
+    return tuple(traffic)
+
+
 def random_traffic(hf_model: Any, count: int, seed: int) -> list[Arrival]:
     """Requests that share beginnings: a few openings with new questions, earlier
     conversations that go on, and some of them once more."""
@@ -117,7 +137,7 @@ class Served:
 
 def serve(
     llm: LLM,
-    traffic: list[Arrival],
+    traffic: Sequence[Arrival],
     abort_at: dict[int, int] | None = None,
     after_step: Callable[[], None] = lambda: None,
 ) -> Served:

@@ -9,8 +9,16 @@ from typing import Any
 import pytest
 import torch
 from page_world import World
-from serving import greedy, new_llm, random_traffic, record, serve
-from tiny_models import VOCAB_SIZE, build_tiny, hf_greedy, load_hf, random_prompt
+from serving import (
+    EOS,
+    build_eos_model,
+    greedy,
+    new_llm,
+    random_traffic,
+    record,
+    serve,
+)
+from tiny_models import VOCAB_SIZE, hf_greedy, load_hf, random_prompt
 
 from minisgl.core import SamplingParams
 from minisgl.errors import (
@@ -24,13 +32,11 @@ from minisgl.llm import LLM
 from minisgl.llm.llm import IncrementalText
 from minisgl.scheduler.table import TableManager
 
-EOS = [5, 23, 77, 110, 140]
-
 
 @pytest.fixture(scope="module")
 def model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model whose answers end early now and then."""
-    return build_tiny("qwen3", tmp_path_factory.mktemp("eos"), eos_token_id=EOS)
+    return build_eos_model(tmp_path_factory.mktemp("eos"))
 
 
 @pytest.fixture(scope="module")
