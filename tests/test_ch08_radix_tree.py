@@ -501,6 +501,28 @@ def test_the_queue_of_leaves_does_not_grow_with_use():
     assert len(queue._in_order) + len(queue._late) == 50
 
 
+def test_a_leaf_that_waits_out_of_order_waits_once_however_often_it_is_used():
+    tree = RadixTree()
+    ins(tree, [0], [0])
+    ins(tree, [1], [1])
+    handle = match(tree, [0])
+    tree.lock(handle)
+    assert evict(tree, 1) == [1]
+    match(tree, [0])
+    for token in (2, 3):
+        ins(tree, [token], [token])
+    ins(tree, [4], [4])
+    tree.lock(match(tree, [4]))
+    assert evict(tree, 1) == [2], "0 is locked, and loses its place"
+    tree.unlock(handle)
+    for _ in range(3):
+        tree.check_integrity()
+        tree.lock(handle)
+        tree.unlock(handle)
+    tree.check_integrity()
+    assert [evict(tree, 1) for _ in range(2)] == [[0], [3]]
+
+
 def test_chains_far_deeper_than_the_recursion_limit_work():
     tree, depth = RadixTree(), 4 * sys.getrecursionlimit()
     tokens = array("i", range(depth))
