@@ -377,7 +377,7 @@ def hostile_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / ".gitconfig").write_text(config)
     (home / ".config/git/config").write_text(config)
     for name in ("attributes", ".config/git/attributes"):
-        (home / name).write_text("*.py binary -text\n*.py diff=none\n")
+        (home / name).write_text("*.py binary\n")
     (home / ".config/git/ignore").write_text("*.py\n")
     settings = {
         "HOME": str(home),
