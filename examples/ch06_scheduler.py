@@ -1,4 +1,4 @@
-"""Continuous batching: requests join the batch when they come, and leave it when done."""
+"""Continuous batching: requests join when they come, and leave when they are done."""
 
 from __future__ import annotations
 
