@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -669,10 +670,15 @@ def test_an_interrupt_waits_until_the_files_are_replaced(course, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         real(source, target)
 
+    idle = threading.Event()
+    other = threading.Thread(target=idle.wait)  # a thread that could take the signal
+    other.start()
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", interrupted)
         with pytest.raises(KeyboardInterrupt):
             author(course).save()
+    idle.set()
+    other.join()
     assert sent
     assert not (course.root / "build/edit/journal").exists()
     assert "A call" in course.read("minisgl/core.py")

@@ -118,8 +118,19 @@ def _digest(content: bytes | None) -> str | None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
+    """Deliver at the end what comes meanwhile.
+
+    Not by a signal mask: that holds for one thread, and another would take the signal.
+    """
+    arrived: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _: arrived.append(number))
+        for number in _HELD
+    }
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for number in arrived:
+            signal.raise_signal(number)
