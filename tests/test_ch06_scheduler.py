@@ -122,8 +122,12 @@ def test_random_traffic_in_a_small_pool_is_answered_as_by_generate(
 
 def test_each_request_needs_a_page_of_its_own():
     world = World(num_pages=1, page_size=4)
-    assert world.admit([1, 2], output_len=2) is not None
-    assert world.admit([3, 4], output_len=2) is None
+    assert world.admit([1], output_len=1) is not None
+    assert world.admit([2], output_len=1) is None, "4 slots would do, 1 page not"
+    for output_len in (1, 2):  # the same with prompts of two tokens
+        world = World(num_pages=3, page_size=4)
+        reqs = [world.admit([n, n], output_len) for n in range(4)]
+        assert [req is not None for req in reqs] == [True, True, True, False]
 
 
 def test_a_request_takes_a_page_only_when_its_last_one_is_full():

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from dict_cache import DictPrefixCache
-from page_world import World, watch
+from page_world import WatchedCache, World, watch
 from serving import (
     Arrival,
     build_eos_model,
@@ -467,6 +467,18 @@ def test_pages_promised_to_running_requests_are_not_given_away(new_world: Any):
 
 
 # --- the check ------------------------------------------------------------------------
+
+
+def test_the_check_includes_that_of_the_cache(new_world: Any):
+    class WrongInside(WatchedCache):
+        def check_integrity(self) -> None:
+            raise IntegrityError("the tree is upside down")
+
+    world = new_world(8)
+    world.pages.check_integrity()
+    world.pages.prefix_cache = WrongInside(world.cache)
+    with pytest.raises(IntegrityError, match="upside down"):
+        world.pages.check_integrity()
 
 
 def test_the_check_names_a_row_that_does_not_follow_the_cache(new_world: Any):
