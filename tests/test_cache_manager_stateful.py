@@ -36,6 +36,7 @@ BUDGET = settings(
     stateful_step_count=40,
     deadline=None,
     database=None,
+    report_multiple_bugs=False,  # one is enough, and found sooner
     suppress_health_check=list(HealthCheck),
 )
 

@@ -260,6 +260,17 @@ def test_a_request_reads_its_own_tokens_whatever_happens_around_it():
     assert world.free == list(range(7))
 
 
+def test_a_slice_that_ends_inside_a_page_goes_on_in_that_page():
+    world = World(num_pages=4, page_size=4)
+    req = world.admit(range(10))
+    for slice_len, pages_left in ((5, 2), (2, 2), (3, 1)):
+        req.limit_chunk(slice_len)
+        world.forward(req)
+        world.check()
+        assert len(world.free) == pages_left
+    assert world.row(req) == list(range(10))
+
+
 def test_the_integrity_check_names_a_lost_page():
     world = World(num_pages=4)
     req = world.admit([1, 2], 2)
