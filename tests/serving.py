@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,8 @@ from tiny_models import VOCAB_SIZE, build_tiny, hf_greedy, load_hf
 
 from minisgl.core import Batch, SamplingParams
 from minisgl.llm import LLM
+
+MAX_STEPS = 2000  # far more than any test needs
 
 
 def new_llm(model_dir: Path, **settings: Any) -> LLM:
@@ -68,6 +70,16 @@ def record(llm: LLM) -> list[Forward]:
     recorder = EngineRecorder(llm.scheduler.engine)
     llm.scheduler.engine = recorder
     return recorder.forwards
+
+
+def replies_until_idle(llm: LLM) -> Iterator[Any]:
+    """Step until nothing is left to do, with a look at the pages after each step."""
+    for _ in range(MAX_STEPS):
+        if llm.scheduler.is_idle:
+            return
+        yield from llm.scheduler.step()
+        llm.scheduler.pages.check_integrity()
+    raise AssertionError("requests wait, and nothing runs")
 
 
 @dataclass(frozen=True)
@@ -163,4 +175,5 @@ def serve(
             served.reused[index] = reply.reused_len
         after_step()
         step += 1
+        assert step < MAX_STEPS, "requests wait, and nothing runs"
     return served

@@ -16,6 +16,7 @@ from serving import (
     new_llm,
     random_traffic,
     record,
+    replies_until_idle,
     serve,
 )
 from tiny_models import VOCAB_SIZE, hf_greedy, load_hf, random_prompt
@@ -66,10 +67,8 @@ def llm(model_dir: Path):
 def run_all(llm: LLM) -> dict[int, list[int]]:
     """Step until nothing is left; the tokens by uid."""
     tokens: dict[int, list[int]] = {}
-    while not llm.scheduler.is_idle:
-        for reply in llm.scheduler.step():
-            tokens.setdefault(reply.uid, []).append(reply.token)
-        llm.scheduler.pages.check_integrity()
+    for reply in replies_until_idle(llm):
+        tokens.setdefault(reply.uid, []).append(reply.token)
     return tokens
 
 

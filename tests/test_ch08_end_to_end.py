@@ -15,6 +15,7 @@ from serving import (
     new_llm,
     record,
     reference_traffic,
+    replies_until_idle,
     serve,
 )
 from tiny_models import hf_greedy, load_hf, random_prompt
@@ -116,10 +117,8 @@ def test_the_freed_copies_of_a_prefix_are_overwritten_and_nobody_notices(
         params = greedy(8, ignore_eos=True)
         uids = [scheduler.add(p, params) for p in (first, second, third)]
         tokens: dict[int, list[int]] = {uid: [] for uid in uids}
-        while not scheduler.is_idle:
-            for reply in scheduler.step():
-                tokens[reply.uid].append(reply.token)
-            scheduler.pages.check_integrity()
+        for reply in replies_until_idle(llm):
+            tokens[reply.uid].append(reply.token)
     both, alone = forwards[:2]
     assert (both.uids, alone.uids) == (uids[:2], uids[2:])
     copies = set(both.slots[1][: len(common)])
@@ -145,11 +144,10 @@ def test_the_waiting_first_request_does_not_hold_on_to_its_prefix(
             llm.scheduler.step()
             assert cache.size_info.protected_size == 40, "the running request's alone"
         tokens, reused = [], set()
-        while not llm.scheduler.is_idle:
-            for reply in llm.scheduler.step():
-                if reply.uid == waiting:
-                    tokens.append(reply.token)
-                    reused.add(reply.reused_len)
+        for reply in replies_until_idle(llm):
+            if reply.uid == waiting:
+                tokens.append(reply.token)
+                reused.add(reply.reused_len)
         assert tokens == answer(prompts[2], 10)
         assert reused == {20}
 
