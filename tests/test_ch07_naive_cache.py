@@ -22,6 +22,7 @@ from serving import (
     new_llm,
     record,
     reference_traffic,
+    replies_until_idle,
     serve,
 )
 from tiny_models import random_prompt
@@ -577,6 +578,26 @@ def test_a_prompt_that_comes_again_is_computed_again(model_dir: Path):
             (result,) = llm.generate(prompt, greedy(2))
             counts = ("prompt_tokens", "cached_tokens", "computed_tokens")
             assert [result[key] for key in counts] == [20, 0, 20]
+
+
+def test_a_prompt_is_shared_once_it_is_computed_and_an_answer_when_it_ends(
+    model_dir: Path,
+):
+    with new_llm(model_dir, cache_type="naive") as llm:
+        scheduler = llm.scheduler
+        cache = scheduler.pages.prefix_cache = DictPrefixCache(CPU, page_size=1)
+        prompt, params = random_prompt(20, 1), greedy(6, ignore_eos=True)
+        first = scheduler.add(prompt, params)
+        for _ in range(4):  # the prompt, and three tokens more
+            scheduler.step()
+            assert cache.size_info == (0, 20)
+        second = scheduler.add(prompt, params)
+        tokens: dict[int, list[int]] = {first: [], second: []}
+        for reply in replies_until_idle(llm):
+            tokens[reply.uid].append(reply.token)
+            assert reply.reused_len == (0 if reply.uid == first else 19)
+        assert tokens[first] == tokens[second][-2:]
+        assert cache.size_info == (25, 0)
 
 
 def test_an_unknown_cache_is_refused_by_name(model_dir: Path):
