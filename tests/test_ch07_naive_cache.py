@@ -598,6 +598,9 @@ def test_a_prompt_is_shared_once_it_is_computed_and_an_answer_when_it_ends(
             assert reply.reused_len == (0 if reply.uid == first else 19)
         assert tokens[first] == tokens[second][-2:]
         assert cache.size_info == (25, 0)
+        (third,) = llm.generate(prompt, greedy(1))
+        counts = ("prompt_tokens", "cached_tokens", "computed_tokens")
+        assert [third[key] for key in counts] == [20, 19, 1]
 
 
 def test_an_unknown_cache_is_refused_by_name(model_dir: Path):
