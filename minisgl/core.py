@@ -79,6 +79,10 @@ class Req:
     uid: int
     sampling_params: SamplingParams
     cache_handle: Any = None
+    swa_evicted_seqlen: int = 0  # tokens, in whole pages, without a window slot
+    mamba_pool_idx: int | None = None  # slot of its recurrent state
+    mamba_track_idx: int | None = None  # slot for a copy of the state, taken midway,
+    mamba_last_track_seqlen: int = 0  # after this many tokens
 
     def __post_init__(self) -> None:
         self.prompt_len = len(self.input_ids)
@@ -152,6 +156,8 @@ class Batch:
     logit_indices: torch.Tensor | None = field(init=False, repr=False, default=None)
     # whatever the attention backend wants to compute once for all layers
     attn_metadata: Any = field(init=False, repr=False, default=None)
+    # whose recurrent state lies where, in a model that has them
+    state_metadata: Any = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         assert self.reqs, "a batch needs a request"

@@ -95,15 +95,15 @@ class Arrival:
 EOS = [5, 23, 77, 110, 140]  # enough for some answers to end early
 
 
-def build_eos_model(root: Path) -> Path:
-    return build_tiny("qwen3", root, eos_token_id=EOS)
+def build_eos_model(root: Path, name: str = "qwen3") -> Path:
+    return build_tiny(name, root, eos_token_id=EOS)
 
 
 @cache
-def reference_traffic() -> tuple[Arrival, ...]:
+def reference_traffic(name: str = "qwen3") -> tuple[Arrival, ...]:
     """Sixty requests for the model of `build_eos_model`, and their answers."""
     with TemporaryDirectory() as root:
-        model = load_hf(build_eos_model(Path(root)))
+        model = load_hf(build_eos_model(Path(root), name))
         traffic = random_traffic(model, 60, seed=1)
     stopped = [len(arrival.answer) < arrival.max_tokens for arrival in traffic]
     assert any(stopped) and not all(stopped)

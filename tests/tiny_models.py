@@ -44,10 +44,46 @@ TINY: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("Qwen3Config", dict(head_dim=16)),
 }
 
+# The same for models with layers of several kinds, which come in later chapters
+HYBRID: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma3": (
+        "Gemma3TextConfig",
+        dict(
+            num_hidden_layers=4,
+            head_dim=16,
+            query_pre_attn_scalar=24,
+            sliding_window=8,
+            layer_types=[
+                "sliding_attention",
+                "sliding_attention",
+                "full_attention",
+                "sliding_attention",
+            ],
+        ),
+    ),
+    "qwen3_5": (
+        "Qwen3_5TextConfig",
+        dict(
+            num_hidden_layers=4,
+            head_dim=16,
+            linear_num_key_heads=2,
+            linear_num_value_heads=4,
+            linear_key_head_dim=8,
+            linear_value_head_dim=12,
+            layer_types=[
+                "linear_attention",
+                "full_attention",
+                "linear_attention",
+                "linear_attention",
+            ],
+        ),
+    ),
+}
+
 
 def build_tiny(name: str, root: Path, **overrides: Any) -> Path:
     """Save the tiny model `name` under `root` and return its directory."""
-    config_class, special = TINY[name]
+    config_class, special = (TINY | HYBRID)[name]
     config = getattr(transformers, config_class)(**{**SIZES, **special, **overrides})
     torch.manual_seed(0)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)

@@ -3,6 +3,7 @@
 tools/bench.py tree                     the radix tree against a textbook version
 tools/bench.py tree --trace e --rounds 5
 tools/bench.py decode                   a decode step against transformers' generate
+tools/bench.py unified                  the unified tree against the radix tree
 """
 
 from __future__ import annotations
@@ -48,14 +49,9 @@ def tree(
     Keys are packed (or made tensors) once per request, outside the measured time.
     """
     from benchmarks import tree as bench
-    from benchmarks.traces import TRACES, build_trace
+    from benchmarks.traces import build_trace
 
-    names = trace or list(TRACES)
-    unknown = [name for name in names if name not in TRACES]
-    if unknown:
-        raise typer.BadParameter(
-            f"no trace {unknown[0]}; there are {', '.join(TRACES)}"
-        )
+    names = _known_traces(trace)
     table = Table(title="µs per request, and what both caches agree on")
     for column in ["trace", "page", "hit tokens", "evicted", "ours", "textbook", "×"]:
         table.add_column(column, no_wrap=True, justify="right")
@@ -153,6 +149,68 @@ def _print_evict_costs(bench: ModuleType) -> None:
                 f"{num_leaves:,}", f"{cost.fresh_us:.2f}", f"{cost.released_us:.2f}"
             )
     console.print(table)
+
+
+@app.command()
+def unified(
+    trace: Annotated[
+        list[str] | None, typer.Option(help="a, b, c, d or e; may be repeated.")
+    ] = None,
+    page_size: Annotated[
+        list[int] | None, typer.Option(min=1, help="May be repeated; 1 and 16 if not.")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Each request counts its least time.")
+    ] = 3,
+) -> None:
+    """Compare the unified tree, with each set of components, with the radix tree.
+
+    The same traces and steps as in `tree`. A window is 512 tokens, and its pool as
+    large as the full one; states are taken at the end of a prompt and at branching
+    points. A bracket holds how many times as long as the radix tree it takes.
+    """
+    from benchmarks import unified as bench
+    from benchmarks.traces import build_trace
+
+    names = _known_traces(trace)
+    columns = ["trace", "page", "radix", *bench.SETS]
+    title = "µs per request; tokens hit, if that is another number"
+    table = Table(*columns, title=title)
+    with Progress(console=console, transient=True) as progress:
+        for name in names:
+            requests = build_trace(name)
+            for size in page_size or [1, 16]:
+                total = (1 + len(bench.SETS)) * rounds * len(requests.prompts)
+                task = progress.add_task(f"{name}, page size {size}", total=total)
+                row = bench.compare(
+                    requests, size, rounds, lambda task=task: progress.advance(task)
+                )
+                progress.remove_task(task)
+                base, *others = row.us_per_request
+                cells = [f"{base:.1f}\n{row.hits[0]:,}"]
+                for us, hits in zip(others, row.hits[1:], strict=True):
+                    note = "" if hits == row.hits[0] else f"\n{hits:,}"
+                    cells.append(f"{us:.1f} ({us / base:.2f} ×){note}")
+                table.add_row(f"({name}) {requests.title}", str(size), *cells)
+    console.print(table)
+    table = Table(
+        "leaves", *bench.SETS, title="µs to evict one leaf, driven by the last"
+    )
+    for num_leaves in (1_000, 100_000):
+        costs = [bench.measure_evict(name, num_leaves) for name in bench.SETS]
+        table.add_row(f"{num_leaves:,}", *(f"{cost:.2f}" for cost in costs))
+    console.print(table)
+
+
+def _known_traces(names: list[str] | None) -> list[str]:
+    """The traces asked for, or all. Stops with a message at an unknown one."""
+    from benchmarks.traces import TRACES
+
+    for name in names or ():
+        if name not in TRACES:
+            known = ", ".join(TRACES)
+            raise typer.BadParameter(f"no trace {name}; there are {known}")
+    return names or list(TRACES)
 
 
 if __name__ == "__main__":

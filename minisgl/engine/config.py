@@ -21,6 +21,11 @@ class EngineConfig:
     `num_page_override` pages, or what fits in `memory_ratio` of the memory that is free
     once the model is loaded. No request may be longer than `max_seq_len_override`
     tokens, prompt and answer together, or than what the model was made for.
+
+    A model with sliding layers also gets `num_swa_page_override` window pages, or half
+    as many as there are pages.
+    One with linear layers gets `num_state_override` states, or four for each request
+    that may run, if half of that memory holds them.
     """
 
     model_path: str | Path
@@ -30,6 +35,8 @@ class EngineConfig:
     max_running_req: int = 64
     max_seq_len_override: int | None = None
     num_page_override: int | None = None
+    num_swa_page_override: int | None = None
+    num_state_override: int | None = None
     memory_ratio: float = 0.5
 
     def __post_init__(self) -> None:
@@ -40,6 +47,8 @@ class EngineConfig:
             "max_running_req",
             "max_seq_len_override",
             "num_page_override",
+            "num_swa_page_override",
+            "num_state_override",
         ):
             value = getattr(self, name)
             unset = value is None and name.endswith("_override")

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from minisgl.attention.torch_backend import TorchBackend
 from minisgl.core import Batch, Context
 from minisgl.device import free_memory, pick_device
 from minisgl.engine.config import EngineConfig, load_eos_token_ids
+from minisgl.engine.pools import create_pools
 from minisgl.engine.sample import Sampler
-from minisgl.errors import DeviceError, PromptError
-from minisgl.kvcache.mha_pool import MHAKVPool, kv_bytes_per_token, pages_that_fit
+from minisgl.errors import PromptError
 from minisgl.kvcache.page_allocator import num_pages_for
 from minisgl.kvcache.req_table import ReqTable
 from minisgl.models.registry import load_model
@@ -45,27 +44,21 @@ class Engine:
             config.max_seq_len_override or self.model_config.max_position,
             self.model_config.max_position,
         )
-        self.num_pages = config.num_page_override or self._pages_that_fit()
-        self.kv_cache = MHAKVPool(
-            num_layers=self.model_config.num_layers,
-            num_kv_heads=self.model_config.num_kv_heads,
-            head_dim=self.model_config.head_dim,
-            num_pages=self.num_pages,
-            page_size=config.page_size,
-            dtype=self.dtype,
-            device=self.device,
-        )
         self.tables = ReqTable(
             config.max_running_req,
             num_pages_for(self.max_seq_len, config.page_size) * config.page_size,
             self.device,
         )
+        budget = int(free_memory(self.device) * config.memory_ratio)
+        self.pools = create_pools(
+            config, self.model_config, self.tables, self.dtype, budget
+        )
+        self.num_pages = self.pools.num_pages
+        self.kv_cache = self.pools.kv_cache
         self.ctx = Context(page_size=config.page_size)
         self.ctx.page_table = self.tables.page_table
         self.ctx.kv_cache = self.kv_cache
-        self.ctx.attn_backend = TorchBackend(
-            self.kv_cache, self.tables.page_table, self.dtype
-        )
+        self.ctx.attn_backend = self.pools.attn_backend
         self.sampler = Sampler()
 
     @torch.inference_mode()
@@ -104,20 +97,3 @@ class Engine:
                 raise PromptError(
                     f"{token!r} is not a token id; they are 0 to {vocab_size - 1}"
                 )
-
-    def _pages_that_fit(self) -> int:
-        """As many pages as memory allows, but no more than all rows can fill."""
-        config, model = self.config, self.model_config
-        per_token = kv_bytes_per_token(
-            model.num_layers, model.num_kv_heads, model.head_dim, self.dtype
-        )
-        budget = int(free_memory(self.device) * config.memory_ratio)
-        fit = pages_that_fit(budget, config.page_size, per_token)
-        if fit == 0:
-            raise DeviceError(
-                f"a page of {config.page_size} tokens takes "
-                f"{config.page_size * per_token} bytes, and {budget} are to be had; "
-                "free some memory or raise memory_ratio"
-            )
-        usable = num_pages_for(self.max_seq_len, config.page_size)
-        return min(fit, config.max_running_req * usable)

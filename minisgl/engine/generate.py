@@ -29,6 +29,7 @@ def generate_one(
     req = Req(array("i", prompt), 0, 0, output_len, uid=0, sampling_params=params)
     allocator = PageAllocator(engine.num_pages)
     num_pages = 0
+    engine.pools.reset()
     engine.tables.write_tokens(req.table_idx, 0, prompt)
     phase = "prefill"
     while req.can_decode:
@@ -36,7 +37,9 @@ def generate_one(
         slots = slots_of_pages(allocator.allocate(missing), page_size)
         engine.tables.write_slots(req.table_idx, num_pages * page_size, slots)
         num_pages += missing
+        engine.pools.extend(req, slots)
         output = engine.forward_batch(Batch([req], phase))
+        engine.pools.trim(req)
         phase = "decode"
         req.append_host(int(output.next_tokens))
         if req.input_ids[-1] in engine.eos_token_ids and not params.ignore_eos:

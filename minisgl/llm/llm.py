@@ -17,8 +17,7 @@ from minisgl.core import SamplingParams
 from minisgl.engine.config import EngineConfig
 from minisgl.engine.engine import Engine
 from minisgl.errors import MiniSGLError, PromptError, SamplingParamsError
-from minisgl.kvcache import create_prefix_cache
-from minisgl.scheduler.cache import CacheManager
+from minisgl.scheduler.cache_types import create_cache_manager
 from minisgl.scheduler.scheduler import Reply, Scheduler
 
 Prompt = str | Sequence[int]
@@ -56,6 +55,8 @@ class LLM:
         max_running_req: int = 64,
         max_seq_len_override: int | None = None,
         num_page_override: int | None = None,
+        num_swa_page_override: int | None = None,
+        num_state_override: int | None = None,
         memory_ratio: float = 0.5,
         max_prefill_tokens: int = 8192,
         cache_type: str = "naive",
@@ -68,11 +69,12 @@ class LLM:
             max_running_req=max_running_req,
             max_seq_len_override=max_seq_len_override,
             num_page_override=num_page_override,
+            num_swa_page_override=num_swa_page_override,
+            num_state_override=num_state_override,
             memory_ratio=memory_ratio,
         )
         engine = Engine(config)
-        prefix_cache = create_prefix_cache(cache_type, engine.device, page_size)
-        pages = CacheManager(engine.num_pages, page_size, engine.tables, prefix_cache)
+        pages = create_cache_manager(cache_type, engine)
         self._scheduler: Scheduler | None = Scheduler(engine, pages, max_prefill_tokens)
         self.tokenizer = load_tokenizer(model_path)
         self._replies: dict[int, deque[Reply]] = {}  # uid -> not yet handed out

@@ -69,9 +69,18 @@ class ModelConfig:
             rms_norm_eps=hf.rms_norm_eps,
             max_position=hf.max_position_embeddings,
             tie_word_embeddings=hf.tie_word_embeddings,
-            rope=rope_from_hf(hf.rope_parameters),
+            # where each kind of layer has its own, those of the full layers
+            rope=rope_from_hf(
+                hf.rope_parameters.get("full_attention", hf.rope_parameters)
+            ),
             hf=hf,
         )
+
+    @property
+    def layer_types(self) -> list[str]:
+        """What each layer is, in the words of config.json; full attention by default."""
+        types = getattr(self.hf, "layer_types", None)
+        return types or ["full_attention"] * self.num_layers
 
 
 def read_hf_config(model_dir: str | Path) -> Any:

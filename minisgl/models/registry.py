@@ -9,16 +9,20 @@ import torch
 
 from minisgl.errors import ModelError
 from minisgl.models.config import ModelConfig, read_hf_config
+from minisgl.models.gemma3 import Gemma3ForCausalLM
 from minisgl.models.llama import LlamaForCausalLM
 from minisgl.models.qwen2 import Qwen2ForCausalLM
 from minisgl.models.qwen3 import Qwen3ForCausalLM
+from minisgl.models.qwen3_5 import Qwen3_5ForCausalLM
 from minisgl.models.weight import WeightReader
 
 # the "architectures" entry of config.json -> class
 MODELS: dict[str, type[Any]] = {
+    "Gemma3ForCausalLM": Gemma3ForCausalLM,
     "LlamaForCausalLM": LlamaForCausalLM,
     "Qwen2ForCausalLM": Qwen2ForCausalLM,
     "Qwen3ForCausalLM": Qwen3ForCausalLM,
+    "Qwen3_5ForCausalLM": Qwen3_5ForCausalLM,
 }
 
 

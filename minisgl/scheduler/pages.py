@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minisgl.core import Req, SamplingParams
-from minisgl.errors import IntegrityError
+from minisgl.errors import IntegrityError, PromptError
 from minisgl.kvcache.page_allocator import (
     PageAllocator,
     num_pages_for,
@@ -64,6 +64,15 @@ class PageManager:
     def fits_pool(self, max_len: int) -> bool:
         """Whether a request of `max_len` tokens could run if it were alone."""
         return self._pages(max_len) <= self.allocator.num_pages
+
+    def check_fits(self, prompt_len: int, output_len: int) -> None:
+        """Raises PromptError if such a request could not even run alone."""
+        if not self.fits_pool(prompt_len + output_len):
+            pool = self.allocator.num_pages * self.page_size
+            raise PromptError(
+                f"{prompt_len} tokens of prompt and up to {output_len} of answer do "
+                f"not fit in a pool of {pool} tokens; lower max_tokens or enlarge it"
+            )
 
     def admit(self, pending: PendingReq, row: int, max_tokens: int) -> Req | None:
         """Let a request in if its life fits and it computes at most `max_tokens` now.

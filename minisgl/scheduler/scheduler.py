@@ -9,12 +9,13 @@ from typing import Literal
 
 from minisgl.core import Req, SamplingParams
 from minisgl.engine.engine import Engine
-from minisgl.errors import EngineConfigError, PromptError
+from minisgl.errors import EngineConfigError
 from minisgl.scheduler.cache import CacheManager
 from minisgl.scheduler.decode import DecodeManager
 from minisgl.scheduler.pages import PendingReq
 from minisgl.scheduler.prefill import PrefillManager
 from minisgl.scheduler.table import TableManager
+from minisgl.scheduler.unified_cache import UnifiedCacheManager
 
 FinishReason = Literal["stop", "length"]
 
@@ -40,7 +41,10 @@ class Scheduler:
     """
 
     def __init__(
-        self, engine: Engine, pages: CacheManager, max_prefill_tokens: int = 8192
+        self,
+        engine: Engine,
+        pages: CacheManager | UnifiedCacheManager,
+        max_prefill_tokens: int = 8192,
     ) -> None:
         if type(max_prefill_tokens) is not int or max_prefill_tokens < 1:
             raise EngineConfigError(
@@ -65,12 +69,7 @@ class Scheduler:
         """
         self.engine.check_prompt(prompt)
         output_len = min(params.max_tokens, self.engine.max_seq_len - len(prompt))
-        if not self.pages.fits_pool(len(prompt) + output_len):
-            pool = self.engine.num_pages * self.engine.config.page_size
-            raise PromptError(
-                f"{len(prompt)} tokens of prompt and up to {output_len} of answer do "
-                f"not fit in a pool of {pool} tokens; lower max_tokens or enlarge it"
-            )
+        self.pages.check_fits(len(prompt), output_len)
         uid = self._next_uid
         self._next_uid += 1
         self.prefill.add(PendingReq(uid, array("i", prompt), output_len, params))
