@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from minisgl.kvcache.radix_key import TOKEN_BYTES
 from minisgl.kvcache.unified.lru_list import UnifiedLRUList
 from minisgl.kvcache.unified.node import ComponentType, UnifiedTreeNode
 from minisgl.kvcache.unified.params import (
@@ -78,6 +79,7 @@ class MambaComponent(TreeComponent):
                 f"checkpoint_grid is {self.checkpoint_grid}; it must be a multiple of "
                 f"the page size, {cache.page_size}"
             )
+        self._page_bytes = cache.page_size * TOKEN_BYTES
         self._other_types = [
             c.component_type for c in cache.components if c is not self
         ]
@@ -123,13 +125,7 @@ class MambaComponent(TreeComponent):
         """
         if params.mamba_value is None:
             return
-        others = [node.component_data[kind].value for kind in self._other_types]
-        is_page_end = len(params.key) % self.cache.page_size == 0
-        if (
-            is_page_end
-            and None not in others
-            and not self.node_has_component_data(node)
-        ):
+        if self._can_store(node, params):
             self._set_value(node, params.mamba_value[:])
         else:
             result.mamba_exist = True
@@ -198,6 +194,16 @@ class MambaComponent(TreeComponent):
 
     def value_len(self, node: UnifiedTreeNode) -> int:
         return 1
+
+    def _can_store(self, node: UnifiedTreeNode, params: InsertParams) -> bool:
+        if len(params.key.packed) % self._page_bytes or self.node_has_component_data(
+            node
+        ):
+            return False
+        for kind in self._other_types:
+            if node.component_data[kind].value is None:
+                return False
+        return True
 
     def _copy_on_write(
         self, node: UnifiedTreeNode, num_tokens: int, req: MambaReq

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass
 from itertools import compress
-from operator import ne
+from operator import eq, ne
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class Duplicate:
     @property
     def freed(self) -> array[int]:
         """What was given and is not the tree's own."""
+        if not any(map(eq, self.given, self.kept)):
+            return self.given  # as it nearly always is
         return array("i", compress(self.given, map(ne, self.given, self.kept)))
 
 

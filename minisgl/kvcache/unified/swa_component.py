@@ -80,18 +80,19 @@ class SWAComponent(TreeComponent):
         return evicted_len - evicted_len % page_size
 
     def create_match_validator(self) -> Callable[[UnifiedTreeNode], bool]:
-        kind = self.component_type
+        kind, root = self.component_type, self.cache.root_node
         blocker: UnifiedTreeNode | None = None  # the tombstone met last
 
         def has_live_window(node: UnifiedTreeNode) -> bool:
             nonlocal blocker
             if blocker is None:
-                for needed in self._window(node):
-                    if needed.component_data[kind].value is None:
-                        blocker = needed
-                        break
-                else:
-                    return True
+                needed, bytes_left = node, self._window_bytes
+                while needed.component_data[kind].value is not None:
+                    bytes_left -= len(needed.key)
+                    needed = needed.parent
+                    if bytes_left <= 0 or needed is root:
+                        return True
+                blocker = needed
             if node is blocker:  # above it, it is in nobody's way
                 blocker = None
             return False
@@ -130,9 +131,9 @@ class SWAComponent(TreeComponent):
         """
         if result.is_new_leaf:
             num_dead = params.swa_evicted_seqlen - result.prefix_len
-            if num_dead >= len(node):
-                return
             if num_dead > 0:
+                if num_dead >= len(node):
+                    return
                 self.cache.split_node(node, num_dead)
             self._set_value(node, node.component_data[FULL].value)
         num_before_window = len(node) - self._window_len

@@ -282,8 +282,10 @@ class UnifiedRadixCache:
         validators = [c.create_match_validator() for c in self._validating]
         num_dropped = 0
         while path:
-            verdicts = [validator(path[-1]) for validator in validators]
-            if all(verdicts):
+            is_usable = True
+            for validator in validators:  # every one is asked about every node
+                is_usable = validator(path[-1]) and is_usable
+            if is_usable:
                 break
             num_dropped += len(path.pop())
         return num_dropped
