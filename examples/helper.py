@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 TOOLS = Path(__file__).resolve().parent.parent / "tools"
 
@@ -19,11 +20,25 @@ def measured(value: float, unit: str) -> str:
 
 def smollm2() -> Path:
     """Directory of SmolLM2; ends the program with the next command if it is missing."""
-    # At the end, so that nothing there can hide a module of the chapter's package.
-    sys.path.append(str(TOOLS))
-    from course.models import ModelError, resolve
-
+    models = _models()
     try:
-        return resolve("smollm2")
-    except ModelError as error:
+        return models.resolve("smollm2")
+    except models.ModelError as error:
         raise SystemExit(str(error)) from None
+
+
+def gemma3() -> Path | None:
+    """Directory of Gemma 3 270M, or None if it has not been fetched."""
+    models = _models()
+    if not models.is_there(models.GEMMA3, models.models_dir()):
+        return None
+    return models.resolve("gemma3")
+
+
+def _models() -> ModuleType:
+    # At the end, so that nothing there can hide a module of the chapter's package.
+    if str(TOOLS) not in sys.path:
+        sys.path.append(str(TOOLS))
+    from course import models
+
+    return models

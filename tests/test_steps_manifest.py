@@ -117,3 +117,9 @@ def test_what_breaks_a_rule_is_refused_by_name(old: str, new: str, message: str)
 def test_chapters_must_be_apart_and_in_order(text: str, message: str):
     with pytest.raises(ManifestError, match=message):
         parse_manifest(text)
+
+
+def test_a_model_must_be_one_that_can_be_fetched():
+    text = GOOD.replace("number = 1\n", 'number = 1\nmodel = "gemma4"\n')
+    with pytest.raises(ManifestError, match="must be one of: smollm2, gemma3"):
+        parse_manifest(text)

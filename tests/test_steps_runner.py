@@ -586,6 +586,41 @@ def test_recording_writes_what_changed_and_shows_it(course, monkeypatch, capsys)
     assert (course.root / "examples" / "ch01_counter.out").read_bytes() == b"new\n"
 
 
+def test_with_its_optional_model_an_example_has_another_recording(
+    course, monkeypatch, tmp_path
+):
+    """The recording of the machine without the model stays as it is."""
+    (tmp_path / "models").mkdir()
+    monkeypatch.setenv("MINISGL_MODELS", str(tmp_path / "models"))
+    source = (
+        "import os\nfrom pathlib import Path\n\nimport minisgl\n\n"
+        "print(os.listdir(os.environ['MINISGL_MODELS']))\n"
+    )
+    course.examples[0] = (source, "[]\n")
+    course.write()
+    manifest = course.root / "steps/chapters.toml"
+    text = manifest.read_text()
+    manifest.write_text(text.replace("number = 1\n", 'number = 1\nmodel = "gemma3"\n'))
+    runner = course.runner()
+    (job,) = runner.jobs([1], ["example"])
+    before = runner.key(job)
+    (recording,) = record(runner, [1], jobs=1, timeout=60)
+    assert (recording.path, recording.is_changed) == (
+        "examples/ch01_counter.out",
+        False,
+    )
+
+    model = tmp_path / "models" / "gemma-3-270m"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "gemma3_text"}')
+    (model / "model.safetensors").touch()
+    assert runner.key(job) != before
+    (recording,) = record(runner, [1], jobs=1, timeout=60)
+    assert recording.path == "examples/ch01_counter.gemma3.out"
+    assert recording.after == b"['gemma-3-270m']\n"
+    assert (course.root / "examples/ch01_counter.out").read_text() == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("source", "problem"),
     [

@@ -224,6 +224,18 @@ def test_a_chapter_without_one_of_its_files(course, path, what):
     assert fault(course, FOLDERS) == f"chapter 02 two has no {what}: {path}"
 
 
+def test_an_optional_model_needs_a_recording_of_its_own(course):
+    course.replace(
+        "steps/chapters.toml", 'slug = "two"', 'slug = "two"\nmodel = "gemma3"'
+    )
+    assert fault(course, FOLDERS) == (
+        "chapter 02 two has no recorded output with its model: "
+        "examples/ch02_two.gemma3.out"
+    )
+    course.write("examples/ch02_two.gemma3.out", "2\n")
+    assert broken(course) == {}
+
+
 def test_a_chapter_without_its_patch(course):
     (course.root / "steps/03_three.patch").unlink()
     said = broken(course)

@@ -338,6 +338,8 @@ def _workspace_files(
     examples = sorted((root / chapter.example).parent.glob("*.py"))
     shared = [p.relative_to(root).as_posix() for p in examples if p.name[:2] != "ch"]
     given = [chapter.example, chapter.recorded, *shared]
+    if chapter.model is not None:
+        given.append(chapter.recorded_with_model)
     for path in [*given, *chapter.tests, *runner.helpers()]:
         if (root / path).is_file():
             files[path] = (root / path).read_bytes()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from course.errors import CourseError
+from course.models import MODELS
 
 MANIFEST = "steps/chapters.toml"
 
@@ -38,6 +39,7 @@ class Chapter:
     tests: tuple[str, ...]
     names: tuple[str, ...]  # module path below minisgl + qualified name
     page: str | None = None
+    model: str | None = None  # if it has been fetched, the example shows it too
     retired: Mapping[str, str] = field(default_factory=dict)  # test id -> reason
 
     @property
@@ -62,6 +64,13 @@ class Chapter:
     def recorded(self) -> str:
         """Where the output of `example` is kept."""
         return self.example.removesuffix(".py") + ".out"
+
+    @property
+    def recorded_with_model(self) -> str | None:
+        """Where the output is kept that the example has with its optional `model`."""
+        if self.model is None:
+            return None
+        return self.example.removesuffix(".py") + f".{self.model}.out"
 
 
 @dataclass(frozen=True)
@@ -165,6 +174,7 @@ def _chapter(table: Any, position: int) -> Chapter:
         ),
         names=tuple(fields.strings("names")),
         page=fields.optional_page(),
+        model=fields.optional_model(),
         retired=fields.retired(),
     )
     for name in chapter.names:
@@ -219,6 +229,14 @@ class _Fields:
         if "page" not in self.left:
             return None
         return self.path(self.take("page", str), "docs/", ".md")
+
+    def optional_model(self) -> str | None:
+        if "model" not in self.left:
+            return None
+        name, known = self.take("model", str), [spec.name for spec in MODELS]
+        if name not in known:
+            raise self.wrong(f"model {name!r} must be one of: {', '.join(known)}")
+        return name
 
     def retired(self) -> dict[str, str]:
         if "retired" not in self.left:

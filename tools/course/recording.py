@@ -9,7 +9,7 @@ from pathlib import Path
 from course.jobs import Command, Ended, run_all
 from course.manifest import Chapter
 from course.results import example_problem, output_diff, tail
-from course.runner import Runner, write_whole
+from course.runner import Runner, recorded_here, write_whole
 
 # Two runs with different hash seeds: an order that comes from a set shows up.
 _SEEDS = (0, 1)
@@ -37,6 +37,7 @@ class Recording:
     """What came of recording one chapter. With a `problem`, nothing was written."""
 
     chapter: Chapter
+    path: str
     before: bytes | None
     runs: dict[int, bytes] = field(default_factory=dict)
     problem: str = ""
@@ -74,9 +75,10 @@ def record(
     A chapter whose example fails, or prints two different things, keeps its recording.
     """
     recordings = {
-        number: Recording(chapter, _read(runner.root / chapter.recorded))
+        number: Recording(chapter, path, _read(runner.root / path))
         for number in numbers
         for chapter in [runner.course.chapter(number)]
+        for path in [recorded_here(chapter)]
     }
     chapters = [recording.chapter for recording in recordings.values()]
     runs = [ExampleRun(runner, chapter, s) for chapter in chapters for s in _SEEDS]
@@ -87,7 +89,7 @@ def record(
     run_all(runs, jobs=jobs, timeout=timeout, folder=runner.runs, ended=ended)
     for recording in recordings.values():
         if recording.is_changed:
-            write_whole(runner.root / recording.chapter.recorded, recording.after)
+            write_whole(runner.root / recording.path, recording.after)
     return list(recordings.values())
 
 

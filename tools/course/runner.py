@@ -31,6 +31,7 @@ from typing import Any
 
 from course.jobs import Command, Ended, Running, child_environment, run_all
 from course.manifest import Chapter, Course
+from course.models import find, is_there, models_dir
 from course.results import (
     Result,
     TestRecord,
@@ -279,15 +280,16 @@ class Runner:
         return judges[job.kind](job, ended, result)
 
     def _judge_example(self, job: Job, ended: Ended, result: Result) -> Result:
-        recorded = self.root / job.chapter.recorded
+        path = recorded_here(job.chapter)
+        recorded = self.root / path
         if problem := example_problem(ended):
             return result.fail(problem, tail(ended.stderr))
         if not recorded.is_file():
             next_step = f"next: tools/steps.py record {job.chapter.number}"
-            return result.fail(f"{job.chapter.recorded} is missing", next_step)
+            return result.fail(f"{path} is missing", next_step)
         if ended.stdout != recorded.read_bytes():
             diff = output_diff(recorded.read_bytes(), ended.stdout)
-            return result.fail(f"prints other than {job.chapter.recorded}", diff)
+            return result.fail(f"prints other than {path}", diff)
         result.passed = 1
         return result
 
@@ -355,7 +357,7 @@ class Runner:
         if job.kind == "example":
             shared = (self.root / job.chapter.example).parent.glob("*.py")
             names = [p for p in sorted(shared) if not p.name.startswith("ch")]
-            paths = [job.chapter.example, job.chapter.recorded]
+            paths = [job.chapter.example, recorded_here(job.chapter)]
             paths += [p.relative_to(self.root).as_posix() for p in names]
         return _digest(
             {
@@ -401,6 +403,13 @@ class Runner:
 
     def _memory(self, job: Job) -> Path:
         return self.build / "cache" / "check" / f"{self.key(job)}.json"
+
+
+def recorded_here(chapter: Chapter) -> str:
+    """The recording that the example must match on this machine."""
+    if chapter.model is not None and is_there(find(chapter.model), models_dir()):
+        return chapter.recorded_with_model
+    return chapter.recorded
 
 
 def read_tree(folder: Path) -> dict[str, bytes]:

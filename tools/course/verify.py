@@ -312,6 +312,7 @@ _HOW_TO_ADD = {
     "patch": "write the chapter: tools/steps.py edit {n}, then tools/steps.py save",
     "example": "write it; it prints what the chapter teaches",
     "recorded output": "record it: tools/steps.py record {n}",
+    "recorded output with its model": "get the model (tools/models.py), then record",
     "tests": "write them",
     "hints": "write three questions for every name of the chapter",
     "page": "write it, or take page out of " + MANIFEST,
@@ -326,6 +327,8 @@ def _belongings(chapter: Chapter) -> list[tuple[str, str]]:
         (chapter.example, "example"),
         (chapter.recorded, "recorded output"),
     ]
+    if chapter.model is not None:
+        files.append((chapter.recorded_with_model, "recorded output with its model"))
     files += [(test, "tests") for test in chapter.tests]
     return files + ([(chapter.page, "page")] if chapter.page else [])
 

@@ -194,7 +194,7 @@ def _show(runner: Runner, results: Sequence[Result], console: Console) -> None:
 
 
 def _show_recording(recording: Recording, console: Console) -> None:
-    path = recording.chapter.recorded
+    path = recording.path
     if recording.problem:
         console.print(f"refused    {path}: {recording.problem}", style="red")
         console.print(Text(recording.detail, style="dim"))
