@@ -183,9 +183,9 @@ class Check:
         """`function()` raises one of `errors`, with all of `mentions` in its text."""
         self._count()
         allowed = errors if isinstance(errors, tuple) else (errors,)
-        wanted = "raises " + " or ".join(error.__name__ for error in allowed)
+        wanted = "an error: " + " or ".join(error.__name__ for error in allowed)
         if mentions:
-            wanted += ", with " + ", ".join(map(repr, mentions)) + " in its text"
+            wanted += " with " + " and ".join(map(repr, mentions)) + " in its text"
         try:
             result = function()
         except (RecursionError, MemoryError, _Replaced):
@@ -194,12 +194,12 @@ class Check:
             text = _error_text(error)
             bases = _bases(type(error))
             if not any(kind in bases for kind in allowed):
-                _fail(call, wanted, f"raises {_summary(error)}{_where(error)}", look)
+                _fail(call, wanted, _as_outcome(error), look)
             if any(mention not in text for mention in mentions):
-                _fail(call, wanted, f"raises {_summary(error)}", look)
+                _fail(call, wanted, f"an error: {_summary(error)}", look)
             return
         got, fault = _copied_or_fault(result, None)
-        _fail(call, wanted, f"returns {show(got)}" if fault is None else fault, look)
+        _fail(call, wanted, f"no error, it {fault or f'returned {show(got)}'}", look)
 
     def operations(
         self,
@@ -319,7 +319,7 @@ def _copied(value: Any, place: str, depth: int, left: list[int]) -> Any:
         pairs = {}
         for key, item in list(value.items()):
             key = _copied(key, f"{place} keys", depth, left)
-            at = f"{place}[{key!r}]" if len(place) < 80 else place
+            at = f"{place}[{show(key, 40)}]"
             pairs[key] = _copied(item, at, depth, left)
         return pairs
     raise NotPlain(_type_name(kind), place)
@@ -362,6 +362,8 @@ def _shown(value: Any) -> str:
     if kind is dict:
         pairs = [f"{_shown(key)}: {_shown(item)}" for key, item in value.items()]
         return f"{{{', '.join(pairs)}}}"
+    if kind is int and value.bit_length() > 10_000:
+        return f"(an int of {value.bit_length():,} bits)"  # Python refuses to print it
     return repr(value)
 
 
@@ -512,10 +514,10 @@ def _replay(
         if has_state:
             pairs.append((_outcome(ours, ("state",)), _outcome(theirs, ("state",))))
         for (wanted_value, wanted_text), got in pairs:
-            got_value, got_text = got or (None, "raises NotApplicable")
+            got_value, got_text = got or (None, "an error: NotApplicable")
             if got_value is None or got_value != wanted_value:
                 is_state = len(pairs) == 2 and got is pairs[1][1]
-                says = "then the state is " if is_state else ""
+                says = "afterwards the state " if is_state else ""
                 difference = _Difference(
                     at, says + wanted_text, says + got_text, (ours, theirs)
                 )
@@ -539,16 +541,13 @@ def _outcome(world: Any, step: tuple[Any, ...]) -> tuple[Any, str] | None:
         raise
     except Exception as error:
         kind = _type_name(type(error))
-        return ("raises", kind), f"raises {_summary(error)}{_where(error)}"
+        return ("raises", kind), _as_outcome(error)
     try:
         result = copied(result)
     except NotPlain as fault:
         where = f" at {fault.place}" if fault.place else ""
-        return None, f"returns {_a(fault.kind)}{where}, which is not plain data"
-    text = show(result)
-    if step != ("state",):
-        text = f"returns {text}"
-    return ("returns", canonical(result)), text
+        return None, f"{_a(fault.kind)}{where}, which is not plain data"
+    return ("returns", canonical(result)), show(result)
 
 
 def _fresh(argument: Any) -> Any:
@@ -657,12 +656,21 @@ def _own_frames(error: BaseException) -> list[tuple[int, str]]:
 
 
 def _where(error: BaseException) -> str:
+    """The learner's own line that raised it: `line 5: raise KeyError`."""
     frames = _own_frames(error)
     if not frames:
         return ""
     line, _ = frames[-1]
-    code = linecache.getline(ANSWER_FILE, line).strip()
-    return f" (line {line}: {_clean(code)})"
+    return f"line {line}: {_own_line(line)}"
+
+
+def _own_line(line: int) -> str:
+    return _clip(_clean(linecache.getline(ANSWER_FILE, line).strip()), 200)
+
+
+def _as_outcome(error: BaseException) -> str:
+    where = _where(error)
+    return f"an error: {_summary(error)}{f' ({where})' if where else ''}"
 
 
 def _own_traceback(error: BaseException) -> str:
@@ -673,7 +681,7 @@ def _own_traceback(error: BaseException) -> str:
         lines.append(f"  … {len(frames) - 6} more …")
     for line, name in frames[-6:]:
         lines.append(f"  line {line}, in {_clean(name)}")
-        lines.append(f"    {_clean(linecache.getline(ANSWER_FILE, line).strip())}")
+        lines.append(f"    {_own_line(line)}")
     return "\n".join(lines)
 
 
@@ -711,57 +719,52 @@ class _Guard:
     must not decide whether it was replaced.
     """
 
-    def __init__(self, modules: Iterable[ModuleType]) -> None:
-        self._entries: list[tuple[Any, Any, str, Any, str]] = []
-        self._codes: list[tuple[FunctionType, Any, Any, Any, str]] = []
-        seen: set[int] = set()
-        for module in modules:
-            name = module.__name__
+    def __init__(self, modules: Mapping[str, ModuleType]) -> None:
+        self._names: list[tuple[Any, Any, str, Any, str]] = []
+        self._functions: list[tuple[FunctionType, Any, Any, Any, str]] = []
+        for name, module in modules.items():
+            self._names.append((None, sys.modules, name, module, f"the module {name}"))
             self._remember(module, vars(module), name)
             for value in list(vars(module).values()):
-                if (
-                    isinstance(value, type)
-                    and value.__module__ == name
-                    and id(value) not in seen
-                ):
-                    seen.add(id(value))
+                if isinstance(value, type) and value.__module__ == name != "builtins":
                     self._remember(value, vars(value), f"{name}.{value.__qualname__}")
 
     def _remember(self, owner: Any, names: Mapping[str, Any], label: str) -> None:
         for name, value in list(names.items()):
             if not (callable(value) or isinstance(value, _DESCRIPTORS)):
                 continue
-            self._entries.append((owner, names, name, value, f"{label}.{name}"))
+            at = f"{label}.{name}"
+            self._names.append((owner, names, name, value, at))
             function = getattr(value, "__func__", value)
             if isinstance(function, FunctionType):
-                self._codes.append(
-                    (
-                        function,
-                        function.__code__,
-                        function.__defaults__,
-                        function.__kwdefaults__,
-                        f"{label}.{name}",
-                    )
-                )
+                parts = _parts(function)
+                self._functions.append((function, *parts, at))
 
     def replaced(self) -> str | None:
         """The first name that is not what it was; all of them are put back."""
         first = None
-        for owner, names, name, value, label in self._entries:
+        for owner, names, name, value, label in self._names:
             if names.get(name, _NOTHING) is not value:
                 first = first or label
-                _setattr(owner, name, value)
-        for function, code, defaults, kwdefaults, label in self._codes:
+                if owner is None:
+                    names[name] = value
+                else:
+                    _setattr(owner, name, value)
+        for function, code, defaults, keywords, label in self._functions:
             if (
                 function.__code__ is not code
                 or function.__defaults__ is not defaults
-                or function.__kwdefaults__ is not kwdefaults
+                or function.__kwdefaults__ is not keywords
             ):
                 first = first or label
                 function.__code__ = code
                 function.__defaults__ = defaults
-                function.__kwdefaults__ = kwdefaults
+                function.__kwdefaults__ = keywords
         return first
+
+
+def _parts(function: FunctionType) -> tuple[Any, Any, Any]:
+    return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
 _DESCRIPTORS = (property, staticmethod, classmethod, ModuleType)
@@ -776,6 +779,7 @@ class _Interpreter:
     """
 
     def __init__(self) -> None:
+        self.loaded = sys.modules
         self.modules = dict(sys.modules)
         self.names = [
             (vars(module), dict(vars(module)))
@@ -790,6 +794,7 @@ class _Interpreter:
             for items in (sys.path, sys.meta_path, sys.path_hooks, sys.argv)
         ]
         self.hooks = sys.excepthook, sys.displayhook, sys.unraisablehook
+        self.trace, self.profile = sys.gettrace(), sys.getprofile()
         self.recursion_limit = sys.getrecursionlimit()
         self.environment = dict(os.environ)
         self.folder = _folder()
@@ -797,10 +802,11 @@ class _Interpreter:
         self.collects = gc.isenabled()
 
     def restore(self) -> None:
-        sys.settrace(None)
-        sys.setprofile(None)
+        sys.settrace(self.trace)
+        sys.setprofile(self.profile)
+        sys.modules = self.loaded
         for names, saved in self.names:
-            if names != saved:
+            if not _same_names(names, saved):
                 names.clear()
                 names.update(saved)
         for name in list(sys.modules):
@@ -819,6 +825,13 @@ class _Interpreter:
             os.chdir(self.folder)
         random.setstate(self.random)
         (gc.enable if self.collects else gc.disable)()
+
+
+def _same_names(names: dict[str, Any], saved: dict[str, Any]) -> bool:
+    """By identity: comparing values would run code of whoever made them."""
+    return len(names) == len(saved) and not any(
+        names.get(name, _NOTHING) is not value for name, value in saved.items()
+    )
 
 
 def _folder() -> str | None:
@@ -937,18 +950,10 @@ class _Run:
         )
         for hole in self.holes:
             _take_out(hole)
-        shared = [
-            module
-            for name, module in sys.modules.items()
-            if isinstance(module, ModuleType)
-            and (
-                name in SHARED_MODULES
-                or name.partition(".")[0] == "minisgl"
-                or name in (TESTS_MODULE, "grading", "__main__")
-            )
-        ]
-        self.guard = _Guard(shared)
-        self.core_guard = _Guard([builtins, sys.modules[__name__]])
+        self.guard = _Guard(_modules_of_others())
+        self.core_guard = _Guard(
+            {"builtins": builtins, "grading": sys.modules["grading"]}
+        )
         self.announce({"event": "start", "index": -1, "name": LOADING})
         module, problem = self._load_answer()
         if problem:
@@ -1033,7 +1038,7 @@ class _Run:
             one.function(module, check)
         except _Failed as failed:
             status, failure = "failed", failed.failure
-            message = f"expected {failure['expected']}, got {failure['actual']}"
+            message = "{call}: expected {expected}; got {actual}".format(**failure)
         except _Replaced as error:
             status, message = "error", str(error)
         except BaseException as error:
@@ -1060,12 +1065,11 @@ class _Run:
             raise _Replaced(_replaced_text(replaced))
 
     def _error_failure(self, error: BaseException) -> dict[str, Any]:
-        where = _where(error)
         return {
             "call": _tested_call(error, self.tests_source),
             "expected": "no error",
-            "actual": f"raises {_summary(error)}",
-            "look": where.strip(" ()") if where else "",
+            "actual": f"an error: {_summary(error)}",
+            "look": _where(error),
             "operations": None,
             "expected_drawing": None,
             "actual_drawing": None,
@@ -1143,6 +1147,20 @@ def _load(name: str, file: str, source: str) -> ModuleType:
     sys.modules[name] = module
     exec(code, vars(module))
     return module
+
+
+def _modules_of_others() -> dict[str, ModuleType]:
+    """What an answer uses and must not change."""
+    return {
+        name: module
+        for name, module in sys.modules.items()
+        if isinstance(module, ModuleType)
+        and (
+            name in SHARED_MODULES
+            or name in ("grading", TESTS_MODULE)
+            or name.partition(".")[0] == "minisgl"
+        )
+    }
 
 
 def _take_out(hole: str) -> None:
