@@ -941,7 +941,7 @@ class _Run:
             importlib.import_module(name)
         found = self._load_tests()
         names = [one.name for one in found]
-        self.records = [_record(name) for name in names]
+        self.records = [not_run(name) for name in names]
         self.announce(
             {
                 "event": "plan",
@@ -1038,7 +1038,7 @@ class _Run:
             one.function(module, check)
         except _Failed as failed:
             status, failure = "failed", failed.failure
-            message = "{call}: expected {expected}; got {actual}".format(**failure)
+            message = message_of(failure)
         except _Replaced as error:
             status, message = "error", str(error)
         except BaseException as error:
@@ -1126,7 +1126,13 @@ def result_of(
     }
 
 
-def _record(name: str) -> dict[str, Any]:
+def message_of(failure: Mapping[str, Any]) -> str:
+    """A failure in one line."""
+    return "{call}: expected {expected}; got {actual}".format(**failure)
+
+
+def not_run(name: str) -> dict[str, Any]:
+    """The record of a test that was not reached."""
     return {
         "name": name,
         "status": "not run",

@@ -1,35 +1,34 @@
 #!/usr/bin/env python3
-"""Practice problems: `practice/judge.py check SLUG [FILE]`."""
+"""Practice on small pieces of the engine: get a problem, write it, have it judged.
 
+See `practice/judge.py --help`.
+"""
+
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "practice")]
 
 
-def main(argv: list[str]) -> int:
-    import json
+def _use_venv() -> None:
+    """Started by a bare system Python: go on in the checkout's own .venv."""
+    python = ROOT / ".venv" / "bin" / "python"
+    if sys.prefix == sys.base_prefix and python.exists():
+        os.execv(python, [str(python), __file__, *sys.argv[1:]])
 
-    import grading
-    import problems
 
-    if argv[:1] != ["check"] or len(argv) not in (2, 3):
-        print("usage: practice/judge.py check SLUG [FILE]", file=sys.stderr)
+def _main() -> int:
+    sys.path[:1] = [str(ROOT), str(ROOT / "tools")]  # in place of this folder
+    try:
+        from practice.cli import main
+    except ModuleNotFoundError as error:
+        print(f"error: {error}", file=sys.stderr)
+        print("next: run `make check` once, it makes .venv", file=sys.stderr)
         return 2
-    problem = problems.load(ROOT / problems.PROBLEMS / argv[1])
-    file = Path(argv[2]) if len(argv) == 3 else ROOT / f"learn/practice/{argv[1]}.py"
-    result = grading.run(
-        problem.slug,
-        answer=file.read_text(encoding="utf-8"),
-        tests=problem.tests,
-        defines=problem.required,
-        checks=problem.checks,
-        holes=problem.holes,
-    )
-    print(json.dumps(result, indent=1, ensure_ascii=False))
-    return 0 if result["status"] == "accepted" else 1
+    return main(ROOT)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _use_venv()
+    sys.exit(_main())

@@ -75,11 +75,15 @@ class Problem:
         return tuple(f"minisgl.{target}" for target in self.applies_to)
 
 
+def slugs(root: Path) -> list[str]:
+    """The folders of problems, by name."""
+    folders = [path for path in (root / PROBLEMS).glob("*") if path.is_dir()]
+    return sorted(path.name for path in folders if path.name[0] not in "._")
+
+
 def load_all(root: Path) -> list[Problem]:
     """Every problem, in the order of the list. Raises ProblemError."""
-    folder = root / PROBLEMS
-    slugs = [p.name for p in folder.glob("*") if p.is_dir() and p.name[0] not in "._"]
-    problems = [load(folder / slug) for slug in slugs]
+    problems = [load(root / PROBLEMS / slug) for slug in slugs(root)]
     return sorted(problems, key=lambda problem: (problem.order, problem.slug))
 
 
