@@ -44,12 +44,16 @@ SHRINK_SECONDS = 2.0
 # Standard modules that answers, tests and the engine share: an answer that replaces a
 # function of one of them is rejected.
 SHARED_MODULES = (
+    "abc",
     "array",
     "bisect",
     "builtins",
     "collections",
+    "collections.abc",
+    "contextlib",
     "copy",
     "dataclasses",
+    "enum",
     "functools",
     "heapq",
     "itertools",
@@ -59,7 +63,9 @@ SHARED_MODULES = (
     "operator",
     "os",
     "random",
+    "string",
     "time",
+    "typing",
 )
 
 _clock = time.perf_counter
@@ -481,17 +487,25 @@ def _fail(
 # operation lists
 
 
+_STATE = ("state",)
+
+
 class _Difference:
     """The first step at which two worlds part, and the worlds behind it."""
 
     def __init__(
-        self, at: int, expected: str, actual: str, worlds: tuple[Any, Any]
+        self,
+        at: int,
+        expected: str,
+        actual: str,
+        worlds: tuple[Any, Any],
+        skipped: list[int],
     ) -> None:
         self.at = at
         self.expected = expected
         self.actual = actual
         self.worlds = worlds
-        self.skipped: list[int] = []  # steps that were not applicable
+        self.skipped = skipped  # steps that were not applicable
 
 
 def _replay(
@@ -510,20 +524,21 @@ def _replay(
         if wanted is None:
             skipped.append(at)
             continue
-        pairs = [(wanted, _outcome(theirs, step))]
-        if has_state:
-            pairs.append((_outcome(ours, ("state",)), _outcome(theirs, ("state",))))
-        for (wanted_value, wanted_text), got in pairs:
-            got_value, got_text = got or (None, "an error: NotApplicable")
-            if got_value is None or got_value != wanted_value:
-                is_state = len(pairs) == 2 and got is pairs[1][1]
-                says = "afterwards the state " if is_state else ""
-                difference = _Difference(
-                    at, says + wanted_text, says + got_text, (ours, theirs)
-                )
-                difference.skipped = skipped
-                return difference
+        texts = _parted(wanted, _outcome(theirs, step))
+        if texts is None and has_state:
+            texts = _parted(_outcome(ours, _STATE), _outcome(theirs, _STATE))
+            texts = texts and tuple(f"afterwards the state {text}" for text in texts)
+        if texts is not None:
+            return _Difference(at, *texts, (ours, theirs), skipped)
     return None
+
+
+def _parted(wanted: Any, got: Any) -> tuple[str, str] | None:
+    """What two outcomes say, if they are not the same."""
+    wanted_value, wanted_text = wanted
+    got_value, got_text = got or (None, "an error: NotApplicable")
+    is_same = got_value is not None and got_value == wanted_value
+    return None if is_same else (wanted_text, got_text)
 
 
 def _outcome(world: Any, step: tuple[Any, ...]) -> tuple[Any, str] | None:
@@ -903,11 +918,15 @@ def run(
             answer is to write, so it cannot borrow them.
         announce: told what happens while it happens, see `docs/practice-judge.md`.
     """
+    for name in SHARED_MODULES:  # before the snapshot, so that they stay
+        importlib.import_module(name)
     interpreter = _Interpreter()
     try:
         return _Run(slug, answer, tests, defines, checks, holes, announce).result()
     finally:
         interpreter.restore()
+        for file in (ANSWER_FILE, TESTS_FILE):
+            linecache.cache.pop(file, None)
 
 
 class _Run:
@@ -937,8 +956,6 @@ class _Run:
             if name.partition(".")[0] in ("minisgl", ANSWER_MODULE):
                 del sys.modules[name]
         sys.modules["grading"] = sys.modules[__name__]
-        for name in SHARED_MODULES:
-            importlib.import_module(name)
         found = self._load_tests()
         names = [one.name for one in found]
         self.records = [not_run(name) for name in names]
@@ -1003,23 +1020,24 @@ class _Run:
             return None, missing
         output = _Output(self._teller(-1))
         sys.stdout = sys.stderr = output  # type: ignore[assignment]
-        problem, module = "", None
+        problem, module, caught = "", None, None
         try:
             module = _load(ANSWER_MODULE, ANSWER_FILE, source)
         except BaseException as error:
-            problem = f"your answer stops while it is loaded: {_explained(error)}"
-            if trace := _own_traceback(error):
-                problem += f"\n{trace}"
-        replaced = self.guard.replaced()
-        self.output = output.kept
-        if replaced:
+            caught = error
+        if replaced := self.guard.replaced():  # first: what follows uses built-ins
             return None, _replaced_text(replaced)
+        if caught is not None:
+            problem = f"your answer stops while it is loaded: {_explained(caught)}"
+            if trace := _own_traceback(caught):
+                problem += f"\n{trace}"
+        self.output = output.kept
         if problem:
             return None, problem
         for name in self.defines:
-            value = vars(module).get(name.partition(".")[0], _NOTHING)
-            if value is _NOTHING:
-                return None, f"your answer defines {name} and takes it away again"
+            value = vars(module).get(name.partition(".")[0])
+            if getattr(value, "__module__", None) != ANSWER_MODULE:
+                return None, f"{name} is defined and then bound to something else"
         return module, ""
 
     def _run_test(self, index: int, one: _Test, module: Any) -> dict[str, Any]:
@@ -1032,25 +1050,27 @@ class _Run:
                 {"event": "found", "index": index, "failure": failure}
             ),
         )
+        random.seed(index)  # an answer that draws lots does so alike every time
+        caught: BaseException | None = None
         begin = _clock()
-        status, message, failure = "passed", "", None
         try:
             one.function(module, check)
-        except _Failed as failed:
-            status, failure = "failed", failed.failure
-            message = message_of(failure)
-        except _Replaced as error:
-            status, message = "error", str(error)
         except BaseException as error:
-            status = "error"
-            message = _explained(error)
-            failure = self._error_failure(error)
-            if trace := _own_traceback(error):
-                message += f"\n{trace}"
-            del error
+            caught = error
         seconds = _clock() - begin
-        if replaced := self.guard.replaced():
-            status, message, failure = "error", _replaced_text(replaced), None
+        replaced = self.guard.replaced()  # first: what follows uses built-ins
+        status, message, failure = "passed", "", None
+        if replaced or isinstance(caught, _Replaced):
+            status, message = "error", _replaced_text(replaced or str(caught))
+        elif isinstance(caught, _Failed):
+            status, failure = "failed", caught.failure
+            message = message_of(failure)
+        elif caught is not None:
+            is_stopped = isinstance(caught, KeyboardInterrupt)
+            status = "timed out" if is_stopped else "error"
+            message, failure = _explained(caught), self._error_failure(caught)
+            if trace := _own_traceback(caught):
+                message += f"\n{trace}"
         self.executed += check.executed
         return record | {
             "status": status,
@@ -1062,7 +1082,7 @@ class _Run:
 
     def _check_core(self) -> None:
         if replaced := self.core_guard.replaced():
-            raise _Replaced(_replaced_text(replaced))
+            raise _Replaced(replaced)
 
     def _error_failure(self, error: BaseException) -> dict[str, Any]:
         return {
@@ -1227,11 +1247,9 @@ def _missing(tree: ast.Module, defines: Sequence[str]) -> str:
 
 
 def _defined(scope: list[ast.stmt], name: str) -> ast.stmt | None:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     for node in scope:
-        if (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-            and node.name == name
-        ):
+        if isinstance(node, kinds) and node.name == name:
             return node
     return None
 
@@ -1265,7 +1283,9 @@ def _explained(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return "your answer ends the program (SystemExit): return a result instead"
     if isinstance(error, KeyboardInterrupt):
-        return "your answer raises KeyboardInterrupt"
+        return "stopped by KeyboardInterrupt: it takes too long, or raises it"
+    if isinstance(error, NotImplementedError):
+        return f"not written yet: {text}"
     if isinstance(error, ModuleNotFoundError):
         return (
             f"{text}. An answer may import the standard library and the modules of "
