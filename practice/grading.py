@@ -736,15 +736,19 @@ class _Guard:
 
     def __init__(self, modules: Mapping[str, ModuleType]) -> None:
         self._names: list[tuple[Any, Any, str, Any, str]] = []
+        self._owners: list[tuple[Any, Any, frozenset[str], str]] = []
         self._functions: list[tuple[FunctionType, Any, Any, Any, str]] = []
         for name, module in modules.items():
             self._names.append((None, sys.modules, name, module, f"the module {name}"))
             self._remember(module, vars(module), name)
+            if module is builtins:
+                continue  # nobody can change its classes
             for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__module__ == name != "builtins":
+                if isinstance(value, type) and value.__module__ == module.__name__:
                     self._remember(value, vars(value), f"{name}.{value.__qualname__}")
 
     def _remember(self, owner: Any, names: Mapping[str, Any], label: str) -> None:
+        self._owners.append((owner, names, frozenset(names), label))
         for name, value in list(names.items()):
             if not (callable(value) or isinstance(value, _DESCRIPTORS)):
                 continue
@@ -756,8 +760,21 @@ class _Guard:
                 self._functions.append((function, *parts, at))
 
     def replaced(self) -> str | None:
-        """The first name that is not what it was; all of them are put back."""
+        """The first name that is not what it was; all of them are put back.
+
+        A new method of a class, or a new name in a module that hides a built-in one,
+        replaces something too.
+        """
         first = None
+        for owner, names, known, label in self._owners:
+            if names.keys() <= known:
+                continue
+            for name in [*(names.keys() - known)]:
+                if type(owner) is ModuleType and name not in _BUILTINS:
+                    continue
+                if callable(names[name]) or isinstance(names[name], _DESCRIPTORS):
+                    first = first or f"{label}.{name}"
+                    _delattr(owner, name)
         for owner, names, name, value, label in self._names:
             if names.get(name, _NOTHING) is not value:
                 first = first or label
@@ -783,7 +800,8 @@ def _parts(function: FunctionType) -> tuple[Any, Any, Any]:
 
 
 _DESCRIPTORS = (property, staticmethod, classmethod, ModuleType)
-_setattr = setattr
+_BUILTINS = frozenset(vars(builtins))
+_setattr, _delattr = setattr, delattr
 
 
 class _Interpreter:
@@ -1191,17 +1209,18 @@ def _modules_of_others() -> dict[str, ModuleType]:
 
 def _take_out(hole: str) -> None:
     """Put a stub in the place of a function or method of the engine."""
-    parts = hole.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
+    parts, cut = hole.split("."), 0
+    owner: Any = None
+    while cut < len(parts):  # the longest part of the name that is a module
         try:
-            owner: Any = importlib.import_module(".".join(parts[:cut]))
+            owner = importlib.import_module(".".join(parts[: cut + 1]))
         except ModuleNotFoundError:
-            continue
-        for part in parts[cut:-1]:
-            owner = getattr(owner, part)
-        break
-    else:
-        return  # the module needs torch, so an answer cannot reach it either
+            break
+        cut += 1
+    if cut == 0 or (hasattr(owner, "__path__") and not hasattr(owner, parts[cut])):
+        return  # its module needs torch, so an answer cannot reach it either
+    for part in parts[cut:-1]:
+        owner = getattr(owner, part, _NOTHING)
     label = ".".join(parts[cut:])
 
     def stub(*args: object, **kwargs: object) -> NoReturn:
@@ -1209,7 +1228,7 @@ def _take_out(hole: str) -> None:
             f"the engine's own {label} is not here: it is what you write"
         )
 
-    old = vars(owner).get(parts[-1], _NOTHING)
+    old = vars(owner).get(parts[-1], _NOTHING) if owner is not _NOTHING else _NOTHING
     if old is _NOTHING:
         raise ValueError(f"the engine has no {hole}")
     wrapped: Any = stub
