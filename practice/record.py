@@ -115,7 +115,7 @@ class Record:
     def _take_line(self, line: bytes) -> bool:
         try:
             event = json.loads(line)
-            if event["word"] != self._word:
+            if not isinstance(event, dict) or event.get("word") != self._word:
                 raise BadRecord("something else wrote to it")
             if self._end is not None:
                 raise BadRecord("it goes on after its end")
