@@ -1,0 +1,1 @@
+"""MkDocs: what the site has besides pages."""
