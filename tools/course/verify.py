@@ -25,6 +25,9 @@ from course.folder import file_faults, list_files, list_package
 from course.git import clean_environment
 from course.manifest import MANIFEST, Chapter, Course
 from course.modules import Modules, definition
+from course.pages.check import Checker as PageChecker
+from course.pages.content import Contents
+from course.pages.errors import PageError
 from course.stack import PACKAGE, Stack, read_patch, write_files
 
 _CHILD = Path(__file__).with_name("import_child.py")
@@ -91,6 +94,7 @@ class _Checker:
             ("every name to write has its hints", self.hints),
             ("no save was left half done", self.leftovers),
             ("torch-free modules stay torch-free", self.torch_free),
+            *self._page_rules(),
             ("every module imports, from its own stage", self.importing),
         ]
 
@@ -271,6 +275,26 @@ class _Checker:
                 name = path.relative_to(self.root)
                 yield Problem(f"{name} is left of a save", f"remove {name}")
 
+    # The pages
+
+    def _page_rules(self) -> list[tuple[str, Callable[[], Iterator[Problem]]]]:
+        """The rules about what the pages say, as rules of `verify`."""
+        checker = PageChecker(Contents(self.course))
+
+        def as_problems(
+            check: Callable[[], Iterator[PageError]],
+        ) -> Callable[[], Iterator[Problem]]:
+            def problems() -> Iterator[Problem]:
+                self.is_complete = len(self.built) == len(self.course.chapters)
+                self.covered = f"{len(checker.paths)} pages"
+                if self.is_complete:
+                    self.progress("pages")
+                    yield from (Problem(e.message, e.hint) for e in check())
+
+            return problems
+
+        return [(rule, as_problems(check)) for rule, check in checker.rules()]
+
     def _in_stage(self, chapter: Chapter, fault: str) -> Problem:
         return Problem(
             f"chapter {chapter.label}: {fault}",
@@ -306,7 +330,7 @@ _OWNED = {
     "steps": r".*",
     "examples": r"examples/ch\d.*",
     "tests": r"tests/test_ch\d.*",
-    "docs": r"docs/ch\d.*",
+    "docs": r"docs/\d\d_.*",
 }
 _HOW_TO_ADD = {
     "patch": "write the chapter: tools/steps.py edit {n}, then tools/steps.py save",

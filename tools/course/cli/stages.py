@@ -1,4 +1,4 @@
-"""Commands that look at stages: list, tree, show, build, verify."""
+"""Commands that look at stages: list, tree, show, build, verify, pages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from rich.tree import Tree
 
 from course.cli.console import load_course, out, progress_line
 from course.errors import CheckFailed, CourseError
+from course.manifest import MANIFEST, Chapter
+from course.pages.check import Checker
+from course.pages.content import Contents
 from course.stack import PACKAGE, Stack
-from course.verify import Result
+from course.verify import Problem, Result
 from course.verify import verify as verify_course
 
 Number = Annotated[int, typer.Argument(metavar="N", help="A chapter number.")]
@@ -28,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.command("show")(show)
     app.command("build")(build)
     app.command("verify")(verify)
+    app.command("pages")(pages)
 
 
 def list_chapters(context: typer.Context) -> None:
@@ -132,6 +136,42 @@ def verify(context: typer.Context) -> None:
     if num_bad:
         rules = "1 rule is" if num_bad == 1 else f"{num_bad} rules are"
         raise CheckFailed(f"{rules} broken", "see what to do under each, above")
+
+
+def pages(
+    context: typer.Context,
+    numbers: Annotated[
+        list[int] | None, typer.Argument(metavar="N", help="Only these chapters.")
+    ] = None,
+) -> None:
+    """Check what the chapters' pages show and say against their stages.
+
+    Examples: tools/steps.py pages; tools/steps.py pages 3
+    """
+    course = load_course(context)
+    contents = Contents(course)
+    paths = [_page_of(course.chapter(number)) for number in numbers or ()]
+    checker = Checker(contents, paths or None)
+    num_bad = 0
+    for rule, check in checker.rules():
+        problems = [Problem(error.message, error.hint) for error in check()]
+        num_bad += bool(problems)
+        count = len(checker.paths)
+        covered = f"{count} page{'s' * (count != 1)}"
+        print_result(Result(rule, covered, problems))
+    if num_bad:
+        rules = "1 rule is" if num_bad == 1 else f"{num_bad} rules are"
+        raise CheckFailed(f"{rules} broken", "see what to do under each, above")
+
+
+def _page_of(chapter: Chapter) -> str:
+    if chapter.page:
+        return chapter.page
+    raise CourseError(
+        f"chapter {chapter.label} has no page",
+        f'write docs/{chapter.stem}.md and give the chapter page = "docs/'
+        f'{chapter.stem}.md" in {MANIFEST}',
+    )
 
 
 def print_result(result: Result) -> None:

@@ -161,7 +161,7 @@ class Renderer:
             for part in path.split("/")[:-1]:
                 at = at.setdefault(f"{part}/", {})  # type: ignore[assignment]
             at[path.rpartition("/")[2]] = path
-        marks = {path: "modified" for path in changed} | {path: "new" for path in new}
+        marks = dict.fromkeys(changed, "modified") | dict.fromkeys(new, "new")
         body = self._branch(page, chapter, tree, marks)
         return _figure("files", f"Files so far: {len(files)} ({counts})", body)
 

@@ -108,8 +108,9 @@ class Recorded:
             )
         found = re.findall(self.run.figures[name], self.output, re.MULTILINE)
         if len(found) != 1:
+            count = f"matches the recorded output {len(found)} times"
             raise RunError(
-                f"{where}: figure {name} matches the recorded output {len(found)} times",
+                f"{where}: figure {name} {count}",
                 "correct its regex, so that it matches once",
             )
         return found[0]

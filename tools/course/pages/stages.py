@@ -243,7 +243,7 @@ class Stages:
             elif line and text.startswith(b"+"):
                 added.add(line)
                 line += 1
-            elif line and text.startswith(b" "):
+            elif line and text[:1] in (b" ", b""):  # git writes a blank line bare
                 line += 1
         return frozenset(added)
 
