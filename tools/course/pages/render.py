@@ -127,7 +127,7 @@ class Renderer:
 
     def _links(self, page: Page, chapter: Chapter, listing: Listing) -> str:
         line = listing.spans[0].first if listing.spans else 1
-        return self._file_links(page, chapter, listing.path, f"#L{line}")
+        return self._file_links(page, chapter, listing.path, f"#L-{line}")
 
     def _file_links(
         self, page: Page, chapter: Chapter, path: str, anchor: str = ""
