@@ -8,10 +8,11 @@ PY := .venv/bin/python
 # Several jobs share the cores: one thread each, or torch's own threads fight.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help model check test lint gpu bench clean
+.PHONY: help model check test lint gpu bench site serve clean
 help:
 	@sed -n '2,3s/^#   //p' Makefile
 	@echo "make lint    style checks (ruff)"
+	@echo "make site    the site, in site/; make serve: the same, at http://127.0.0.1:8000"
 	@echo "make bench   the benchmarks, on this machine"
 	@echo "make gpu     the device tests and figures, on a machine with CUDA (installs nothing)"
 
@@ -29,6 +30,19 @@ lint: .venv/.stamp
 bench: .venv/.stamp model
 	$(PY) tools/bench.py decode
 
+# The pages' directives are in tools/; the second variable silences an advertisement.
+MKDOCS := PYTHONPATH=tools NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs
+
+site: .venv/.stamp browser
+	$(MKDOCS) build --quiet
+
+serve: .venv/.stamp browser
+	$(MKDOCS) serve
+
+.PHONY: browser
+browser: .venv/.stamp
+	$(PY) tools/browser.py build
+
 gpu:
 	$(PYTHON) tools/gpu_run.py
 
@@ -40,7 +54,7 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "minisgl needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev,site]'
 	@touch $@
 
 model: .venv/.stamp

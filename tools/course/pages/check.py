@@ -89,8 +89,12 @@ class Checker:
     # Guarantee 7
 
     def code_style(self) -> Iterator[PageError]:
-        """Names in code style exist at the stage; elsewhere they say where."""
-        for chapter, page in self._chapter_pages():
+        """Names in code style exist at the stage, or say where they are.
+
+        A page about the whole course is held against the finished package.
+        """
+        for page in self.pages():
+            chapter = self.contents.chapter_of(page.path) or self.course.last
             names = self.names(chapter.number)
             for number, line in page.prose:
                 for text in code_spans(line):

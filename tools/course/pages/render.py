@@ -18,6 +18,7 @@ from course.pages.content import DOCS, Contents, Listing, self_test
 from course.pages.drawing import DrawingError, draw, parse_tree
 from course.pages.errors import nearest
 from course.pages.problems import Problem, problems, slugs
+from course.pages.stages import HEAD
 from course.pages.syntax import Directive, Inline, Page
 from course.stack import PACKAGE
 
@@ -48,7 +49,7 @@ class Renderer:
         """What stands in place of `{{…}}`."""
         if item.kind == "elsewhere":
             title = f"not in this chapter's code: {item.source}"
-            return Html(f"<code{_title(title)}>{escape(item.value)}</code>")
+            return Html(f"<code{_titled(title)}>{escape(item.value)}</code>")
         value = escape(self.contents.inline(page, item))
         if item.kind == "run":
             recorded = self.contents.recorded(item.value.partition(".")[0])
@@ -57,7 +58,7 @@ class Renderer:
             title = "as the chapter's example prints it"
         else:
             title = item.source or ""
-        return Html(f'<span class="figure-{item.kind}"{_title(title)}>{value}</span>')
+        return Html(f'<span class="figure-{item.kind}"{_titled(title)}>{value}</span>')
 
     # Listings
 
@@ -103,13 +104,12 @@ class Renderer:
     def _listing(
         self, page: Page, listing: Listing, state: str = "", links: str = ""
     ) -> Html:
-        names = " · ".join(f"<code>{escape(n)}</code>" for n in _titles(listing.names))
-        caption = f"<code>{escape(listing.path)}</code>"
-        caption += f" · {names}" if names else ""
+        names = "".join(f" · {_title_of(name)}" for name in listing.names)
+        caption = f"<code>{escape(listing.path)}</code>{names}"
         if state:
-            caption += f' <span class="listing-state">{state}</span>'
+            caption += f' <span class="listing-state">({state})</span>'
         lexer = "python" if listing.path.endswith(".py") else "text"
-        return _figure("listing", caption + links, colour(_lines(listing), lexer))
+        return _figure("code", caption + links, colour(_lines(listing), lexer))
 
     def _state(self, chapter: Chapter, listing: Listing) -> str:
         """Where the shown lines go: new, changed, or since when they are there."""
@@ -239,8 +239,8 @@ class Renderer:
         head = "<th>no.</th><th>chapter</th><th>you have afterwards</th><th>needs</th>"
         return Html(
             "".join(
-                f'<h3>{escape(part)}</h3><div class="course-map"><table><thead>'
-                f"<tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+                f"<h3>{escape(part)}</h3><table><thead>"
+                f"<tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
                 for part, body in rows.items()
             )
         )
@@ -363,10 +363,12 @@ def _lines(listing: Listing) -> list[str]:
     return textwrap.dedent("\n".join(lines)).split("\n")
 
 
-def _titles(names: Sequence[str]) -> list[str]:
-    """Names as a caption says them: `:head` is of the file, or of a class."""
-    said = {":head": "the head of the file"}
-    return [said.get(n, n.replace(":head", ", its head")) for n in names]
+def _title_of(name: str) -> str:
+    """A name as a caption says it: `:head` is of the file, or of a class."""
+    owner = name.removesuffix(HEAD)
+    if owner == name:
+        return f"<code>{escape(name)}</code>"
+    return f"<code>{escape(owner)}</code>, its head" if owner else "head of the file"
 
 
 def _is_diff_head(line: str) -> bool:
@@ -417,5 +419,5 @@ def _level(problem: Problem) -> str:
     return _LEVELS.get(problem.difficulty, str(problem.difficulty))
 
 
-def _title(text: str) -> str:
+def _titled(text: str) -> str:
     return f' title="{escape(text)}"' if text else ""
