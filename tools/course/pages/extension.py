@@ -53,15 +53,24 @@ class _Expand(Preprocessor):
 
     def _page(self, contents: Contents, text: str) -> tuple[Page, int]:
         """The page with this text, and how many lines of it the builder cut off."""
+        found = []
         for path in contents.pages():
             whole = _normal((self.root / path).read_text(encoding="utf-8"))
             cut = whole.removesuffix(_normal(text))
             if cut != whole and (not cut or cut.startswith("---\n")):
-                return contents.page(path), cut.count("\n")
-        raise CourseError(
-            "a text with directives is no page of docs/",
-            "was the page changed while the site was built? build it again",
-        )
+                found.append((path, cut.count("\n")))
+        if not found:
+            raise CourseError(
+                "a text with directives is no page of docs/",
+                "was the page changed while the site was built? build it again",
+            )
+        if len(found) > 1:
+            raise CourseError(
+                f"{' and '.join(path for path, _ in found)} have the same text",
+                "give them different titles: they cannot be told apart",
+            )
+        [(path, first)] = found
+        return contents.page(path), first
 
     def _expanded(self, renderer: Renderer, page: Page) -> list[str]:
         """The lines of the file, from the first on, with everything put in."""

@@ -76,7 +76,7 @@ class Names:
         inside = text.removeprefix(f"{PACKAGE}.")
         if text == PACKAGE or self._is_module(inside) or definition(self.files, inside):
             return None
-        if first == PACKAGE or self._is_module(first):
+        if first == PACKAGE:
             return self._module_fault(text, inside)
         if first in self.modules or hasattr(builtins, first):
             return None
