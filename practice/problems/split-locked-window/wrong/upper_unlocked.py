@@ -1,0 +1,19 @@
+"""The lock stays with the half that the receipt names; the upper half is free."""
+
+from __future__ import annotations
+
+from minisgl.kvcache.unified import swa_component
+from minisgl.kvcache.unified.node import FULL, UnifiedTreeNode
+
+
+class SWAComponent(swa_component.SWAComponent):
+    def redistribute_on_node_split(
+        self, upper: UnifiedTreeNode, lower: UnifiedTreeNode
+    ) -> None:
+        above = upper.component_data[self.component_type]
+        below = lower.component_data[self.component_type]
+        above.metadata, below.metadata = below.metadata, None
+        if below.value is not None:
+            above.value = upper.value(FULL)
+            below.value = lower.value(FULL)
+            self.lru_list.insert(upper, newer=lower)
