@@ -15,9 +15,14 @@ from minisgl.kvcache.unified import (
     MatchPrefixParams,
     SWAComponent,
     UnifiedRadixCache,
+    mamba_component,
 )
 
 MAMBA = ComponentType.MAMBA
+
+# the engine's answer to half of `commit_insert_component_data`
+if hasattr(mamba_component.MambaComponent, "_can_store"):
+    del mamba_component.MambaComponent._can_store
 
 
 class States:
