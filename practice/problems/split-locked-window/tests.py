@@ -71,30 +71,20 @@ class Chain:
     # views
 
     def find(self, end: int):
-        return next(node for _, node in self.nodes() if self.ends[node] == end)
+        return next(node for start, node in self.nodes() if start + len(node) == end)
 
     def nodes(self):
-        self.ends, pairs, start = {}, [], 0
+        start = 0
         for node in self.cache.nodes():
-            self.ends[node] = start + len(node)
-            pairs.append((start, node))
+            yield start, node
             start += len(node)
-        return pairs
+
+    def rows(self) -> list[tuple]:
+        """A row for each node: tokens, window KV, locks, mark."""
+        return [_row(start, node) for start, node in self.nodes()]
 
     def locks(self) -> list[int]:
         return [node.component_data[SWA].lock_ref for _, node in self.nodes()]
-
-    def marked(self) -> list[int]:
-        """The first token of each node that carries a mark."""
-        return [
-            start
-            for start, node in self.nodes()
-            if node.component_data[SWA].metadata is not None
-        ]
-
-    def window_values(self) -> list[list[int] | None]:
-        values = [node.value(SWA) for _, node in self.nodes()]
-        return [None if value is None else list(value) for value in values]
 
     def sizes(self) -> tuple[int, int]:
         return self.component.evictable_size, self.component.protected_size
@@ -105,19 +95,23 @@ class Chain:
         return [starts.get(node, -1) for node in self.component.lru_list]
 
     def state(self):
-        return {
-            "nodes": [
-                {
-                    "tokens": (start, start + len(node)),
-                    "window": None if value is None else list(value),
-                    "locks": node.component_data[SWA].lock_ref,
-                    "marked": node.component_data[SWA].metadata is not None,
-                }
-                for start, node in self.nodes()
-                for value in [node.value(SWA)]
-            ],
-            "sizes": self.sizes(),
-        }
+        return {"nodes": self.rows(), "sizes": self.sizes()}
+
+
+def _row(start: int, node) -> tuple:
+    data, end = node.component_data[SWA], start + len(node)
+    if data.value is None:
+        window = "tombstone"
+    elif list(data.value) == [*range(start, end)]:
+        window = "live"
+    else:
+        window = f"the slots {' '.join(map(str, data.value))}"
+    return (
+        f"[{start}, {end})",
+        window,
+        data.lock_ref,
+        "mark" * (data.metadata is not None),
+    )
 
 
 class Model:
@@ -165,12 +159,12 @@ class Model:
     def state(self):
         starts = sorted(self.begins)
         nodes = [
-            {
-                "tokens": (start, end),
-                "window": list(range(start, end)) if self.live[start] else None,
-                "locks": self.locks[start],
-                "marked": start in self.marks,
-            }
+            (
+                f"[{start}, {end})",
+                "live" if self.live[start] else "tombstone",
+                self.locks[start],
+                "mark" * (start in self.marks),
+            )
             for start, end in zip(starts, [*starts[1:], len(self.live)], strict=True)
         ]
         num_free = sum(
@@ -180,17 +174,47 @@ class Model:
         return {"nodes": nodes, "sizes": (num_free, sum(self.live) - num_free)}
 
 
-def draw(world) -> str:
-    rows = [
-        [
-            "[{}, {})".format(*node["tokens"]),
-            "tombstone" if node["window"] is None else "live",
-            node["locks"],
-            "mark" if node["marked"] else "",
-        ]
-        for node in world.state()["nodes"]
-    ]
+def draw_rows(rows) -> str:
     return draw_table(["tokens", "window KV", "locks", ""], rows)
+
+
+def draw(world) -> str:
+    return draw_rows(world.state()["nodes"])
+
+
+def check_chain(check: Check, chain: Chain, expected: list[tuple], call: str) -> None:
+    """Compare the nodes, given as (tokens, window KV, locks, mark)."""
+    found = chain.rows()
+    check.equal(found, expected, call=call, look=_why(found, expected), draw=draw_rows)
+
+
+def _why(found: list[tuple], expected: list[tuple]) -> str:
+    marked, right = [[row[0] for row in rows if row[3]] for rows in (found, expected)]
+    if [row[2] for row in found] != [row[2] for row in expected]:
+        return "both halves are covered by as many locks as the whole node was"
+    if marked and not right:
+        return "where there was no mark, none appears"
+    if right and not marked:
+        return (
+            "without a mark the release goes on to the root, and takes off locks that "
+            "it did not put on"
+        )
+    if len(marked) > len(right):
+        return (
+            "the release comes from below and stops at the first mark it meets, the "
+            "one on the lower half"
+        )
+    if marked != right:
+        return (
+            "the release comes from below and stops at the lower half, and the upper "
+            "half stays locked for ever"
+        )
+    if "tombstone" in [row[1] for row in expected]:
+        return (
+            "both halves of a tombstone are tombstones: its window slots are gone, and "
+            "the Full slots are no sign of them"
+        )
+    return "the window value of a half is its Full slots, which are divided already"
 
 
 LIVE_CHAIN = [(4, True), (4, True), (2, True)]
@@ -203,106 +227,67 @@ def locked_chain(answer, runs=LIVE_CHAIN, window=6) -> Chain:
     return chain
 
 
-def check_marks(check: Check, chain: Chain, halves: tuple[int, int], call: str) -> None:
-    """The mark is on the upper of two halves, given by their first tokens."""
-    found = tuple(start for start in halves if start in chain.marked())
-    upper, lower = halves
-    why = {
-        (upper,): "the mark ends the locked run that comes from below",
-        (lower,): "the release comes from below and stops at the lower half, and the "
-        "upper half stays locked for ever",
-        halves: "the release comes from below and stops at the first mark it meets, "
-        "the one on the lower half",
-        (): "without a mark the release goes on to the root, and takes off locks that "
-        "it did not put on",
-    }
-    check.equal(
-        list(found),
-        [upper],
-        call=f"{call}: which half, given by its first token, carries the mark?",
-        look=why[found],
-    )
-
-
 @test("the old receipt releases what it locked", example=True)
 def _(answer, check: Check):
     chain = locked_chain(answer)
-    check.equal(chain.locks(), [0, 1, 1], call=SETUP, look="as in the statement")
+    before = chain.sizes()
     call = f"{SETUP}; then a prompt shares 5"
     chain.share(5)
-    check.equal(
-        chain.locks(),
-        [0, 1, 1, 1],
-        call=f"{call}: locks of [0, 4) [4, 5) [5, 8) [8, 10)",
-        look="both halves are covered by as many locks as the whole node was",
+    check_chain(
+        check,
+        chain,
+        [
+            ("[0, 4)", "live", 0, ""),
+            ("[4, 5)", "live", 1, "mark"),
+            ("[5, 8)", "live", 1, ""),
+            ("[8, 10)", "live", 1, ""),
+        ],
+        call,
     )
-    check_marks(check, chain, (4, 5), call)
+    check.equal(
+        (before, chain.sizes()),
+        ((4, 6), (4, 6)),
+        call=f"{call}: (evictable_size, protected_size) before and after",
+        look="the same tokens are locked: a split moves none between the two",
+    )
     chain.release("A")
     check.equal(
-        chain.locks(),
-        [0, 0, 0, 0],
-        call=f"{call}; then the lock is released",
+        (chain.locks(), chain.sizes()),
+        ([0, 0, 0, 0], (10, 0)),
+        call=f"{call}; then the lock is released: locks, sizes",
         look="the release takes one lock off each half",
     )
-    check.equal(
-        chain.sizes(),
-        (10, 0),
-        call=f"{call}; then the lock is released: (evictable_size, protected_size)",
-        look="nothing is locked any more, and a split moves no tokens between the two",
-    )
 
 
-@test("each half has its own slots", example=True)
-def _(answer, check: Check):
-    chain = locked_chain(answer)
-    chain.share(5)
-    check.equal(
-        chain.window_values(),
-        [[0, 1, 2, 3], [4], [5, 6, 7], [8, 9]],
-        call=f"{SETUP}; then a prompt shares 5: `value` of the four nodes",
-        look="the window value of a node is its Full slots, and those are divided "
-        "already",
-    )
-    check.equal(
-        chain.sizes(),
-        (4, 6),
-        call=f"{SETUP}; then a prompt shares 5: (evictable_size, protected_size)",
-        look="the same tokens are locked as before the split",
-    )
-
-
-@test("a tombstone in the window stays one")
+@test("a tombstone in the window stays one", example=True)
 def _(answer, check: Check):
     chain = locked_chain(answer, [(4, True), (4, False), (2, True)])
     call = "the same chain, with a tombstone at [4, 8), locked up to 10"
     before = chain.sizes()
     chain.share(5)
-    check.equal(
-        chain.window_values(),
-        [[0, 1, 2, 3], None, None, [8, 9]],
-        call=f"{call}; then a prompt shares 5: `value` of the four nodes",
-        look="both halves of a tombstone are tombstones: its window slots are gone, "
-        "and the Full slots are no sign of them",
+    call += "; then a prompt shares 5"
+    check_chain(
+        check,
+        chain,
+        [
+            ("[0, 4)", "live", 0, ""),
+            ("[4, 5)", "tombstone", 1, "mark"),
+            ("[5, 8)", "tombstone", 1, ""),
+            ("[8, 10)", "live", 1, ""),
+        ],
+        call,
     )
-    check.equal(
-        chain.locks(),
-        [0, 1, 1, 1],
-        call=f"{call}; then a prompt shares 5: locks of the four nodes",
-        look="a window lock covers tombstones too",
-    )
-    check_marks(check, chain, (4, 5), f"{call}; then a prompt shares 5")
     check.equal(
         sorted(chain.oldest_first()),
         [0, 8],
-        call=f"{call}; then a prompt shares 5: first tokens of the nodes in lru_list",
+        call=f"{call}: first tokens of the nodes in lru_list",
         look="a tombstone is in no list",
     )
     chain.release("A")
     check.equal(
         (chain.locks(), before, chain.sizes()),
         ([0, 0, 0, 0], (4, 2), (6, 0)),
-        call=f"{call}; then a prompt shares 5, and the lock is released: locks; sizes "
-        "before and after",
+        call=f"{call}, and the lock is released: locks; sizes before and after",
         look="a tombstone counts in no size",
     )
 
@@ -311,21 +296,29 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     chain = locked_chain(answer)
     call = SETUP
-    for shared, halves in (6, (4, 6)), (5, (4, 5)), (7, (4, 6)):
+    for shared, pieces in (
+        (6, ["[4, 6)", "[6, 8)"]),
+        (5, ["[4, 5)", "[5, 6)", "[6, 8)"]),
+        (7, ["[4, 5)", "[5, 6)", "[6, 7)", "[7, 8)"]),
+    ):
         chain.share(shared)
         call += f"; share {shared}"
-        check_marks(check, chain, halves, call)
-    check.equal(
-        chain.marked(),
-        [4],
-        call=f"{call}: first tokens of the nodes with a mark",
-        look="the mark stays with token 4, where the locked run begins",
-    )
+        check_chain(
+            check,
+            chain,
+            [
+                ("[0, 4)", "live", 0, ""),
+                (pieces[0], "live", 1, "mark"),
+                *((piece, "live", 1, "") for piece in pieces[1:]),
+                ("[8, 10)", "live", 1, ""),
+            ],
+            call,
+        )
     chain.release("A")
     check.equal(
-        (chain.locks(), chain.marked()),
-        ([0, 0, 0, 0, 0, 0], []),
-        call=f"{call}; then the lock is released: locks, marks",
+        chain.locks(),
+        [0, 0, 0, 0, 0, 0],
+        call=f"{call}; then the lock is released: locks",
         look="each piece had one lock",
     )
 
@@ -335,11 +328,16 @@ def _(answer, check: Check):
     chain = locked_chain(answer)
     chain.share(9)
     call = f"{SETUP}; then a prompt shares 9"
-    check.equal(
-        (chain.locks(), chain.marked()),
-        ([0, 1, 1, 1], [4]),
-        call=f"{call}: locks, and first tokens of the nodes with a mark",
-        look="[8, 10) has no mark, so neither of its halves gets one",
+    check_chain(
+        check,
+        chain,
+        [
+            ("[0, 4)", "live", 0, ""),
+            ("[4, 8)", "live", 1, "mark"),
+            ("[8, 9)", "live", 1, ""),
+            ("[9, 10)", "live", 1, ""),
+        ],
+        call,
     )
     chain.release("A")
     check.equal(chain.locks(), [0] * 4, call=f"{call}; release", look="all are free")
@@ -350,11 +348,15 @@ def _(answer, check: Check):
     chain = locked_chain(answer, [(4, True), (2, True)])
     chain.share(1)
     call = "nodes [0, 4) [4, 6), window 6, a lock on the prefix of 6; then share 1"
-    check.equal(
-        (chain.locks(), chain.marked()),
-        ([1, 1, 1], []),
-        call=f"{call}: locks, and first tokens of the nodes with a mark",
-        look="where there was no mark, none appears",
+    check_chain(
+        check,
+        chain,
+        [
+            ("[0, 1)", "live", 1, ""),
+            ("[1, 4)", "live", 1, ""),
+            ("[4, 6)", "live", 1, ""),
+        ],
+        call,
     )
     chain.release("A")
     check.equal(chain.locks(), [0] * 3, call=f"{call}; release", look="up to the root")
@@ -362,36 +364,38 @@ def _(answer, check: Check):
 
 @test("two receipts end at one mark")
 def _(answer, check: Check):
-    call = "nodes [0, 4) [4, 8) [8, 10), window 4, locks on 8 and 9 tokens"
+    setup = "nodes [0, 4) [4, 8) [8, 9) [9, 10), window 4, locks A on 8 and B on 9"
     for first, second in ("AB", "BA"):
-        chain = Chain(answer, 4, LIVE_CHAIN)
-        chain.share(9)
+        chain = Chain(answer, 4, [(4, True), (4, True), (1, True), (1, True)])
         chain.lock("A", 8)
         chain.lock("B", 9)
-        check.equal(chain.locks(), [0, 2, 1, 0], call=call, look="as the lock has it")
         chain.share(5)
-        check_marks(check, chain, (4, 5), f"{call}; then share 5")
-        check.equal(
-            chain.locks(),
-            [0, 2, 2, 1, 0],
-            call=f"{call}; then share 5: locks",
-            look="both locks cover both halves",
+        call = f"{setup}; then share 5"
+        check_chain(
+            check,
+            chain,
+            [
+                ("[0, 4)", "live", 0, ""),
+                ("[4, 5)", "live", 2, "mark"),
+                ("[5, 8)", "live", 2, ""),
+                ("[8, 9)", "live", 1, ""),
+                ("[9, 10)", "live", 0, ""),
+            ],
+            call,
         )
-        chain.release(first)
-        left = [0, 1, 1, 1, 0] if first == "A" else [0, 1, 1, 0, 0]
-        check.equal(
-            (chain.locks(), chain.marked()),
-            (left, [4]),
-            call=f"{call}; then share 5; release {first}: locks, marks",
-            look="the mark stays as long as a lock needs it",
-        )
-        chain.release(second)
-        check.equal(
-            (chain.locks(), chain.marked()),
-            ([0] * 5, []),
-            call=f"{call}; then share 5; release {first} and {second}: locks, marks",
-            look="each receipt releases what it locked",
-        )
+        for name, locks in (
+            (first, [0, 1, 1, first == "A", 0]),
+            (second, [0, 0, 0, 0, 0]),
+        ):
+            chain.release(name)
+            call += f"; release {name}"
+            check.equal(
+                chain.locks(),
+                [int(count) for count in locks],
+                call=f"{call}: locks",
+                look="each receipt releases what it locked; the mark stays as long as "
+                "a lock needs it",
+            )
 
 
 @test("the upper half is as old as the lower one")
