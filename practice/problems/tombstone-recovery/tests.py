@@ -94,30 +94,14 @@ class Chain:
             yield start, node
             start += len(node)
 
-    def nodes(self) -> list[dict]:
-        """The nodes; `window` has the window slots that the node's slots lead to."""
+    def rows(self) -> list[tuple[str, str, str]]:
+        """For each node its tokens, Full slots, and the window slots they lead to."""
         rows = []
         for start, node in self._nodes():
-            value, window = node.value(SWA), None
-            if value is not None:
-                window = [self.pairs.get(slot, "none") for slot in value]
-            rows.append(
-                {
-                    "tokens": (start, start + len(node)),
-                    "full": list(node.value(FULL)),
-                    "window": window,
-                }
-            )
+            value = node.value(SWA)
+            window = value and [self.pairs.get(slot) for slot in value]
+            rows.append(_row(start, start + len(node), node.value(FULL), window))
         return rows
-
-    def lengths(self) -> list[tuple[int, int, str]]:
-        return [
-            (*row["tokens"], "tombstone" if row["window"] is None else "live")
-            for row in self.nodes()
-        ]
-
-    def full_slots(self) -> list[int]:
-        return [slot for row in self.nodes() for slot in row["full"]]
 
     def sizes(self) -> tuple[int, int]:
         return self.component.evictable_size, self.component.protected_size
@@ -127,11 +111,28 @@ class Chain:
 
     def state(self):
         return {
-            "nodes": self.nodes(),
+            "nodes": self.rows(),
             "sizes": self.sizes(),
             "window pool": sorted(self.pairs.items()),
             "faults": self.faults,
         }
+
+
+def _row(start: int, end: int, full, window) -> tuple[str, str, str]:
+    if window is None:
+        shown = "tombstone"
+    elif None in window:
+        shown = f"{window.count(None)} of {len(window)} missing"
+    else:
+        shown = _slots(window)
+    return f"[{start}, {end})", _slots(full), shown
+
+
+def _slots(slots) -> str:
+    slots = list(slots)
+    if len(slots) > 1 and slots == [*range(slots[0], slots[-1] + 1)]:
+        return f"{slots[0]} to {slots[-1]}"
+    return " ".join(map(str, slots))
 
 
 class Model:
@@ -199,13 +200,12 @@ class Model:
         pairs = {full: window for full, window in pairs.items() if window is not None}
         return {
             "nodes": [
-                {
-                    "tokens": (start, end),
-                    "full": self.full[start:end],
-                    "window": None
-                    if self.window[start] is None
-                    else self.window[start:end],
-                }
+                _row(
+                    start,
+                    end,
+                    self.full[start:end],
+                    self.window[start:end] if self.window[start] is not None else None,
+                )
                 for start, end in self._spans()
             ],
             "sizes": (len(pairs), 0),
@@ -214,15 +214,71 @@ class Model:
         }
 
 
-def draw(world) -> str:
-    def show(slots) -> str:
-        return "tombstone" if slots is None else " ".join(map(str, slots))
-
-    rows = [
-        ["[{}, {})".format(*row["tokens"]), show(row["full"]), show(row["window"])]
-        for row in world.state()["nodes"]
-    ]
+def draw_rows(rows) -> str:
     return draw_table(["tokens", "Full slots", "window slots"], rows)
+
+
+def draw(world) -> str:
+    return draw_rows(world.state()["nodes"])
+
+
+def nodes(*spans: tuple[int, int, str], newcomer: int) -> list[tuple[str, str, str]]:
+    """Rows of (start, end, kind), kind one of tombstone, live and healed.
+
+    Token i of the tree is in Full slot i, and in slot `newcomer` + i of the newcomer.
+    """
+    first_window = {"live": 1000, "healed": 1000 + newcomer}
+    return [
+        _row(
+            start,
+            end,
+            range(start, end),
+            [first_window[kind] + i for i in range(start, end)]
+            if kind in first_window
+            else None,
+        )
+        for start, end, kind in spans
+    ]
+
+
+def check_nodes(check: Check, chain: Chain, expected: list[tuple], call: str) -> None:
+    found = chain.rows()
+    check.equal(found, expected, call=call, look=_why(found, expected), draw=draw_rows)
+    check.equal(
+        chain.faults,
+        [],
+        call=f"{call}: what went wrong in mapping.move",
+        look="only slots that have a window slot can give it away, to ones that have "
+        "none",
+    )
+
+
+def _why(found: list[tuple], expected: list[tuple]) -> str:
+    has_same_cuts = [row[0] for row in found] == [row[0] for row in expected]
+    full, right = [{row[1] for row in rows} for rows in (found, expected)]
+    if has_same_cuts and full != right:
+        return (
+            "the tree keeps its Full slots, a request may be reading them; the "
+            "newcomer's are freed after this call"
+        )
+    if any("missing" in row[2] for row in found):
+        if has_same_cuts and all(row[2] != "tombstone" for row in expected):
+            return (
+                "its slots must be paired with the newcomer's window slots, which are "
+                "freed with the newcomer's Full slots otherwise"
+            )
+        return (
+            "the newcomer has no window KV there either: below `swa_evicted_seqlen` "
+            "and `prev_prefix_len` a tombstone stays one"
+        )
+    if not has_same_cuts:
+        return (
+            "where the newcomer's window KV begins inside the node, cut the node there "
+            "and heal the lower part"
+        )
+    if found != expected and "tombstone" in [row[2] for row in found]:
+        return "what the tree lacks here, the newcomer has: heal the node"
+    return "token i of the newcomer is `params.value[i]`, and has its window KV"
 
 
 @test("the newcomer's window KV heals a tombstone", example=True)
@@ -231,26 +287,7 @@ def _(answer, check: Check):
     chain.insert(4, dead=4)
     call = "a tombstone [0, 4) in Full slots 0 to 3; insert the same tokens in 4 to 7"
     freed = chain.insert(4, dead=0)
-    check.equal(
-        chain.full_slots(),
-        [0, 1, 2, 3],
-        call=f"{call}: Full slots in the tree",
-        look="the tree keeps its Full slots, a request may be reading them; the "
-        "newcomer's are freed after this call",
-    )
-    check.equal(
-        chain.lengths(),
-        [(0, 4, "live")],
-        call=f"{call}: the nodes",
-        look="the newcomer has window KV for the whole node",
-    )
-    check.equal(
-        chain.nodes()[0]["window"],
-        [1004, 1005, 1006, 1007],
-        call=f"{call}: window slots that the node's Full slots lead to",
-        look="its slots must be paired with the newcomer's window slots, which are "
-        "freed with the newcomer's Full slots otherwise",
-    )
+    check_nodes(check, chain, nodes((0, 4, "healed"), newcomer=4), call)
     check.equal(freed, [4, 5, 6, 7], call=f"{call}: Full slots freed", look="each once")
     check.equal(
         (chain.sizes(), chain.num_listed()),
@@ -265,27 +302,18 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     chain = Chain(answer, window=10)
     chain.insert(30, dead=30)
-    call = "window 10, a tombstone [0, 30); insert the same tokens, live from 10 on"
     chain.insert(30, dead=10)
-    check.equal(
-        chain.faults,
-        [],
-        call=f"{call}: what went wrong in mapping.move",
-        look="the newcomer has no window KV there either: below `swa_evicted_seqlen` "
-        "the node stays a tombstone",
+    call = (
+        "window 10, a tombstone [0, 30); insert the same tokens, live from 10 on (the "
+        "tree makes the last window a node of its own)"
     )
-    check.equal(
-        chain.lengths(),
-        [(0, 10, "tombstone"), (10, 20, "live"), (20, 30, "live")],
-        call=f"{call}: the nodes (the tree makes the last window a node of its own)",
-        look="the newcomer has window KV from token 10 on: cut the node there and heal "
-        "the lower part",
-    )
-    check.equal(
-        [row["window"] for row in chain.nodes()],
-        [None, [*range(1040, 1050)], [*range(1050, 1060)]],
-        call=f"{call}: window slots that the nodes' Full slots lead to",
-        look="token i of the newcomer is `params.value[i]`",
+    check_nodes(
+        check,
+        chain,
+        nodes(
+            (0, 10, "tombstone"), (10, 20, "healed"), (20, 30, "healed"), newcomer=30
+        ),
+        call,
     )
     check.equal(chain.share(30), 30, call=f"{call}: match", look="a window is live")
 
@@ -295,38 +323,35 @@ def _(answer, check: Check):
     chain = Chain(answer, window=4)
     chain.insert(2, dead=0)
     chain.insert(10, dead=10, own=2)
-    call = "[0, 2) live, [2, 10) a tombstone; insert 10 tokens, live from 6 on"
     chain.insert(10, dead=6)
-    check.equal(
-        (chain.lengths(), chain.faults),
-        ([(0, 2, "live"), (2, 6, "tombstone"), (6, 10, "live")], []),
-        call=f"{call}: the nodes, and what went wrong in mapping.move",
-        look="`split_node(node, at)` counts from the start of the node, which holds "
-        "the tokens from `start` on",
+    check_nodes(
+        check,
+        chain,
+        nodes((0, 2, "live"), (2, 6, "tombstone"), (6, 10, "healed"), newcomer=10),
+        "[0, 2) live, [2, 10) a tombstone; insert 10 tokens, live from 6 on",
     )
 
 
 @test("the boundary itself")
 def _(answer, check: Check):
-    for dead, expected in (
-        (0, [(0, 4, "live"), (4, 8, "live")]),
-        (3, [(0, 3, "tombstone"), (3, 4, "live"), (4, 8, "live")]),
-        (4, [(0, 4, "tombstone"), (4, 8, "live")]),
-        (5, [(0, 4, "tombstone"), (4, 5, "tombstone"), (5, 8, "live")]),
-        (7, [(0, 4, "tombstone"), (4, 7, "tombstone"), (7, 8, "live")]),
-        (8, [(0, 4, "tombstone"), (4, 8, "tombstone")]),
+    dead_first = (0, 4, "tombstone")
+    for dead, spans in (
+        (0, [(0, 4, "healed"), (4, 8, "healed")]),
+        (3, [(0, 3, "tombstone"), (3, 4, "healed"), (4, 8, "healed")]),
+        (4, [dead_first, (4, 8, "healed")]),
+        (5, [dead_first, (4, 5, "tombstone"), (5, 8, "healed")]),
+        (7, [dead_first, (4, 7, "tombstone"), (7, 8, "healed")]),
+        (8, [dead_first, (4, 8, "tombstone")]),
     ):
         chain = Chain(answer, window=4)
         chain.insert(4, dead=4)
         chain.insert(8, dead=8, own=4)
         chain.insert(8, dead=dead)
-        call = f"tombstones [0, 4) and [4, 8); insert 8 tokens, live from {dead} on"
-        check.equal(
-            (chain.lengths(), chain.faults),
-            (expected, []),
-            call=f"{call}: the nodes, and what went wrong in mapping.move",
-            look="a node is cut only where both parts have tokens; token "
-            "`swa_evicted_seqlen` is the first live one",
+        check_nodes(
+            check,
+            chain,
+            nodes(*spans, newcomer=8),
+            f"tombstones [0, 4) and [4, 8); insert 8 tokens, live from {dead} on",
         )
 
 
@@ -351,17 +376,13 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     chain = Chain(answer, window=2)
     chain.insert(4, dead=4)
-    call = (
-        "a tombstone [0, 4) in Full slots 0 to 3; insert it with slots 0, 1, 4, 5 and "
-        "prev_prefix_len 2"
-    )
     chain.insert(4, dead=0, own=2)
-    check.equal(
-        (chain.lengths(), chain.faults),
-        ([(0, 2, "tombstone"), (2, 4, "live")], []),
-        call=f"{call}: the nodes, and what went wrong in mapping.move",
-        look="below `prev_prefix_len` the caller's slots are the tree's own, and those "
-        "have no window slot",
+    check_nodes(
+        check,
+        chain,
+        nodes((0, 2, "tombstone"), (2, 4, "healed"), newcomer=2),
+        "a tombstone [0, 4) in Full slots 0 to 3; insert it with slots 0, 1, 4, 5 and "
+        "prev_prefix_len 2",
     )
 
 
@@ -373,12 +394,7 @@ def _(answer, check: Check):
     receipt = chain.cache.inc_lock_ref(node)
     chain.insert(2, dead=0)
     call = "a tombstone [0, 2), locked by a request; insert the same tokens"
-    check.equal(
-        (chain.full_slots(), chain.freed),
-        ([0, 1], [2, 3]),
-        call=f"{call}: Full slots in the tree, and freed",
-        look="the tree keeps its Full slots, a request may be reading them",
-    )
+    check_nodes(check, chain, nodes((0, 2, "healed"), newcomer=2), call)
     check.equal(
         chain.sizes(),
         (0, 2),
@@ -393,13 +409,12 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     chain = Chain(answer, window=5, page_size=4)
     chain.insert(16, dead=16)
-    call = "page size 4, a tombstone [0, 16); insert 16 tokens, live from 8 on"
     chain.insert(16, dead=8)
-    check.equal(
-        (chain.lengths(), chain.faults),
-        ([(0, 8, "tombstone"), (8, 16, "live")], []),
-        call=f"{call}: the nodes, and what went wrong in mapping.move",
-        look="slots and lengths count tokens, whatever the page size",
+    check_nodes(
+        check,
+        chain,
+        nodes((0, 8, "tombstone"), (8, 16, "healed"), newcomer=16),
+        "page size 4, a tombstone [0, 16); insert 16 tokens, live from 8 on",
     )
 
 
