@@ -6,7 +6,7 @@ import random
 from array import array
 from types import SimpleNamespace
 
-from grading import Check, NotApplicable, draw_tree, test
+from grading import Check, NotApplicable, draw_table, test
 
 from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.unified import (
@@ -96,6 +96,24 @@ class World:
         self.cache.dec_lock_ref(receipt.node, receipt.to_dec_params())
 
     # views
+
+    def slots(self) -> list[tuple[int, str, str]]:
+        """For each slot who owns it, and its state; a free one has any old state."""
+        owners = {slot: [] for slot in range(len(self.pool.content))}
+        for slot in self.pool.free_slots:
+            owners[slot].append("free")
+        for name, end, node in self._nodes():
+            for slot in node.value(MAMBA) or ():
+                owners[slot].append(f"tree, {name}{end}")
+        for name, req in self.reqs.items():
+            if req.mamba_pool_idx is not None:
+                owners[req.mamba_pool_idx].append(f"request {name}")
+        return [
+            (slot, " and ".join(who) or "nobody", "" if who == ["free"] else state)
+            for (slot, who), state in zip(
+                owners.items(), self.pool.content, strict=True
+            )
+        ]
 
     def tree(self) -> dict[str, str]:
         """By prefix, x20 for 20 tokens of x: the state that the tree has for it."""
@@ -238,24 +256,28 @@ class Model:
         }
 
 
+def draw_slots(slots) -> str:
+    return draw_table(["slot", "owner", "state"], slots)
+
+
 def draw(world) -> str:
     state = world.state()
-    rows = {
-        "the tree": [
-            f"state {text!r} for {prefix}"
-            for prefix, text in sorted(state["tree"].items())
-        ],
-        "requests": [
-            f"{name}: no slot" if req is None else f"{name}: {req[0]!r}, at {req[1]}"
+    rows = [
+        *((f"tree, {prefix}", text) for prefix, text in sorted(state["tree"].items())),
+        *(
+            (f"request {name}", "no slot" if req is None else f"{req[0]}, at {req[1]}")
             for name, req in sorted(state["requests"].items())
-        ],
-        f"{state['free']} slots free": [],
-    }
-    return draw_tree(
-        "pool",
-        lambda node: rows if node == "pool" else rows.get(node, []),
-        str,
-    )
+        ),
+        *(("free", "") for _ in range(state["free"])),
+    ]
+    return draw_table(["owner", "state"], rows)
+
+
+def check_slots(
+    check: Check, world: World, expected: list[tuple], call: str, look: str
+) -> None:
+    """Compare the pool, as (slot, owner, state)."""
+    check.equal(world.slots(), expected, call=call, look=look, draw=draw_slots)
 
 
 def cached_20(answer, num_slots: int = 3) -> World:
@@ -267,34 +289,36 @@ def cached_20(answer, num_slots: int = 3) -> World:
 @test("a request works on a copy", example=True)
 def _(answer, check: Check):
     world = cached_20(answer)
-    call = "a state for the prompt x20, 2 slots free; a request matches x20"
+    call = "3 slots, a state for the prompt x20; request A matches x20"
     check.equal(world.match("A", "x", 20), 20, call=call, look="the state is found")
+    check_slots(
+        check,
+        world,
+        [(0, "tree, x20", "x20"), (1, "request A", "x20"), (2, "free", "")],
+        call,
+        "A gets a slot of its own, with a copy; its next forward would overwrite the "
+        "tree's state otherwise",
+    )
     check.equal(
-        world.requests(),
-        {"A": ("x20", 20)},
-        call=f"{call}: the state in its slot, and the tokens it stands for",
-        look="the request gets a slot with a copy of the state, and `mamba_seqlen`",
+        world.reqs["A"].mamba_seqlen,
+        20,
+        call=f"{call}: its mamba_seqlen",
+        look="the tokens that the copy stands for",
     )
     world.compute("A")
-    check.equal(
-        world.tree(),
-        {"x20": "x20"},
-        call=f"{call}, and computes on",
-        look="its next forward would overwrite the tree's state, if it had the tree's "
-        "slot",
-    )
     world.match("B", "x", 20)
-    check.equal(
-        world.requests(),
-        {"A": ("of A", 20), "B": ("x20", 20)},
-        call=f"{call}, and computes on; then another one matches x20",
-        look="each request has a slot of its own",
+    check_slots(
+        check,
+        world,
+        [(0, "tree, x20", "x20"), (1, "request A", "of A"), (2, "request B", "x20")],
+        f"{call}, and computes on; then request B matches x20",
+        "each request has a slot of its own, and the tree's state never changes",
     )
     check.equal(
-        (len(world.pool.free_slots), world.sizes()),
-        (0, (1, 0)),
-        call=f"{call}, and another one: slots free, (evictable_size, protected_size)",
-        look="one slot for each request; no lock stays behind",
+        world.sizes(),
+        (1, 0),
+        call=f"{call}; then B too: (evictable_size, protected_size)",
+        look="no lock stays behind",
     )
 
 
@@ -302,13 +326,14 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     world = cached_20(answer, num_slots=2)
     world.insert("y", 5)
-    call = "2 slots, with states for x20 and y5; a request matches x20"
+    call = "2 slots, with states for x20 and y5; request A matches x20"
     world.match("A", "x", 20)
-    check.equal(
-        (world.tree(), world.requests()),
-        ({"x20": "x20"}, {"A": ("x20", 20)}),
-        call=f"{call}: states in the tree, and of requests",
-        look="with no slot free, the state that was unused for longest goes",
+    check_slots(
+        check,
+        world,
+        [(0, "tree, x20", "x20"), (1, "request A", "x20")],
+        call,
+        "with no slot free, the state that was unused for longest goes",
     )
     check.equal(
         (world.sizes(), world.pool.faults),
@@ -322,18 +347,21 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     for pinned in False, True:
         world = cached_20(answer, num_slots=1 + pinned)
-        call = "1 slot, with a state for x20; a request matches x20"
+        expected = [(0, "tree, x20", "x20")]
+        call = "1 slot, with a state for x20; request A matches x20"
         if pinned:
             world.insert("y", 5)
             world.pin("P", "y", 5)
-            call = "2 slots, with states for x20 and y5, y5 locked; match x20"
+            expected.append((1, "tree, y5", "y5"))
+            call = "2 slots, with states for x20 and y5, y5 locked; A matches x20"
         world.match("A", "x", 20)
-        check.equal(
-            (world.tree().get("x20"), world.requests()),
-            ("x20", {"A": None}),
-            call=f"{call}: state for x20 in the tree, states of requests",
-            look="the eviction must not take the state that is to be copied; nothing "
-            "else can go, so the request has to wait",
+        check_slots(
+            check,
+            world,
+            expected,
+            call,
+            "the eviction must not take the state that is to be copied; nothing else "
+            "can go, so the request has to wait",
         )
         check.equal(
             (world.lengths()["x"], world.pool.faults),
@@ -375,22 +403,22 @@ def _(answer, check: Check):
     world = cached_20(answer)
     world.insert("x", 30)
     world.match("A", "x", 20)
-    slot = world.reqs["A"].mamba_pool_idx
     world.compute("A")
-    call = "3 slots, states for x20 and x30; request A matches x20, and later x30"
     world.match("A", "x", 30)
-    check.equal(
-        (world.reqs["A"].mamba_pool_idx, len(world.pool.free_slots)),
-        (slot, 0),
-        call=f"{call}: its slot, slots free",
-        look="a request that has a slot keeps it: nobody would give a first one back",
+    call = "3 slots, states for x20 and x30; request A matches x20, and later x30"
+    check_slots(
+        check,
+        world,
+        [(0, "tree, x20", "x20"), (1, "tree, x30", "x30"), (2, "request A", "x30")],
+        call,
+        "a request that has a slot keeps it, and it is filled anew: nobody would give "
+        "a first one back, and nothing needs to be evicted",
     )
     check.equal(
-        (world.requests(), world.tree()),
-        ({"A": ("x30", 30)}, {"x20": "x20", "x30": "x30"}),
-        call=f"{call}: states of requests, and in the tree",
-        look="the slot is filled anew with the state that was found, and nothing is "
-        "evicted for it",
+        world.reqs["A"].mamba_seqlen,
+        30,
+        call=f"{call}: its mamba_seqlen",
+        look="the tokens that the copy stands for now",
     )
 
 
