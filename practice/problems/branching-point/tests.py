@@ -6,7 +6,7 @@ import random
 from array import array
 from types import SimpleNamespace
 
-from grading import Check, NotApplicable, draw_tree, test
+from grading import Check, NotApplicable, draw_table, draw_tree, test
 
 from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.unified import (
@@ -152,33 +152,33 @@ class Model:
 
 
 def draw(world) -> str:
-    """The texts as a tree, with a mark where there is a state."""
+    """The texts as a tree, cut where there is a state."""
     state = world.state()
-    ends = sorted({*state["texts"], *state["states"]})
+    ends = {"", *state["texts"], *state["states"]}
 
-    def children(node):
-        below, found = [end for end in ends if _is_below(end, node)], []
-        while below:
-            first = below[0][: len(node) + 1]
-            group = [end for end in below if end.startswith(first)]
-            below = below[len(group) :]
-            child = min(group, key=len)
-            while not all(end.startswith(child) for end in group):
-                child = child[:-1]
-            parents[child] = node
-            found.append(child)
-        return found
+    def parent(text):
+        return max((e for e in ends if e != text and text.startswith(e)), key=len)
 
-    def label(node):
-        mark = f"  state after {len(node)}" if node in state["states"] else ""
-        return f"{node[len(parents[node]) :]!r}{mark}" if node else "root"
+    def label(text):
+        if not text:
+            return "root"
+        mark = f"  state after {len(text)}" if text in state["states"] else ""
+        return f"{text[len(parent(text)) :]!r}{mark}"
 
-    parents = {"": ""}
-    return draw_tree("", children, label)
+    return draw_tree(
+        "", lambda text: sorted(e for e in ends if e and parent(e) == text), label
+    )
 
 
-def _is_below(text: str, prefix: str) -> bool:
-    return text.startswith(prefix) and text != prefix
+def draw_lengths(found: tuple, grid: int) -> str:
+    """The three lengths as bars, under a ruler with the points of the grid."""
+    names = "cached_len", "full_hit_len", "mamba_branching_seqlen"
+    lengths = [min(length, 60) if type(length) is int else 0 for length in found]
+    ruler = ("·" * (grid - 1) + "|") * (max(lengths) // grid + 1)
+    rows = [["checkpoint_grid", ruler, grid]]
+    for name, length, shown in zip(names, lengths, found, strict=True):
+        rows.append([name, "━" * length, shown])
+    return draw_table(["", "from the first token on", ""], rows)
 
 
 def check_point(check: Check, found: tuple, expected: tuple, grid: int, call: str):
@@ -199,6 +199,7 @@ def check_point(check: Check, found: tuple, expected: tuple, grid: int, call: st
         expected,
         call=f"{call}: (cached_len, full_hit_len, mamba_branching_seqlen)",
         look=look,
+        draw=lambda lengths: draw_lengths(lengths, grid),
     )
 
 

@@ -111,6 +111,16 @@ class World:
             for end in ends
         ]
 
+    def nodes(self) -> dict[str, str]:
+        """By prefix, what its node has in this component."""
+        notes = {}
+        for path, node in self._nodes():
+            data, note = node.component_data[MAMBA], "no state"
+            if data.value is not None:
+                note = f"state of {self._content(data.value)}"
+            notes[path] = note + f", locks {data.lock_ref}" * bool(data.lock_ref)
+        return notes
+
     def states(self) -> dict[str, str]:
         """By prefix, the state that the tree has for it."""
         return {
@@ -216,36 +226,36 @@ class Model:
 def draw(world) -> str:
     """The texts as a tree, cut where there is a state or a lock."""
     state = world.state()
-    ends = sorted({*state["texts"], *state["states"], *state["locks"]})
+    notes = dict.fromkeys(state["texts"], "")
+    for text, seen in state["states"].items():
+        notes[text] = f"state of {seen}"
+    for text, count in state["locks"].items():
+        notes[text] = f"{notes.get(text, '')} locks {count}"
+    return draw_nodes(notes)
 
-    def children(node):
-        below, found = [end for end in ends if _is_below(end, node)], []
-        while below:
-            group = [end for end in below if end.startswith(below[0][: len(node) + 1])]
-            below = below[len(group) :]
-            child = min(group, key=len)
-            while not all(end.startswith(child) for end in group):
-                child = child[:-1]
-            parents[child] = node
-            found.append(child)
-        return found
 
-    def label(node):
-        if not node:
+def draw_nodes(notes: dict[str, str]) -> str:
+    """A tree of texts, each with a note."""
+    ends = {"", *notes}
+
+    def parent(text):
+        return max((e for e in ends if e != text and text.startswith(e)), key=len)
+
+    def label(text):
+        if not text:
             return "root"
-        text = repr(node[len(parents[node]) :])
-        if node in state["states"]:
-            text += f"  state {state['states'][node]!r}"
-        if node in state["locks"]:
-            text += f"  locks {state['locks'][node]}"
-        return text
+        return f"{text[len(parent(text)) :]!r}  {notes[text]}".rstrip()
 
-    parents = {"": ""}
-    return draw_tree("", children, label)
+    return draw_tree(
+        "", lambda text: sorted(e for e in ends if e and parent(e) == text), label
+    )
 
 
-def _is_below(text: str, prefix: str) -> bool:
-    return text.startswith(prefix) and text != prefix
+def check_nodes(
+    check: Check, world: World, expected: dict[str, str], call: str, look: str
+) -> None:
+    """Compare the nodes, by their texts from the root on, with state and locks."""
+    check.equal(world.nodes(), expected, call=call, look=look, draw=draw_nodes)
 
 
 @test("a split leaves the state with the lower half", example=True)
@@ -253,26 +263,24 @@ def _(answer, check: Check):
     world = World(answer)
     world.insert("abcd")
     world.lock("A", "abcd")
-    call = "a state after `abcd`, locked; then the prompt `abx` comes"
+    call = "insert `abcd` with a state, and lock it; then the prompt `abx` comes"
     check.equal(
         world.match("abx"),
         "",
         call=f"{call}: the state that it copies",
         look="the upper half would offer a state that has seen tokens behind its end",
     )
-    check.equal(
-        world.states(),
-        {"abcd": "abcd by 1"},
-        call=f"{call}: states in the tree, by prefix",
-        look="the state has seen four tokens, so it belongs to the end of the lower "
-        "half",
-    )
-    check.equal(
-        world.locks(),
-        {"abcd": 1},
-        call=f"{call}: locks, by prefix",
-        look="the release visits one node only, the lower half; a lock on the upper "
-        "one would stay for ever",
+    upper_lock = world.locks().get("ab")
+    check_nodes(
+        check,
+        world,
+        {"ab": "no state", "abcd": "state of abcd by 1, locks 1"},
+        call,
+        "the release visits one node only, the lower half; a lock on the upper one "
+        "would stay for ever"
+        if upper_lock
+        else "the state has seen four tokens, so it stays at the end of the lower "
+        "half, as does its lock",
     )
     check.equal(
         world.match("abcd"),
@@ -315,23 +323,34 @@ def _(answer, check: Check):
     world = World(answer, page_size=4)
     is_left = world.insert("abcdefghi")
     call = "page size 4, insert `abcdefghi` with the state after it"
-    check.equal(
-        (is_left, world.states()),
-        (True, {}),
-        call=f"{call}: mamba_exist, states in the tree",
-        look="the state has seen 9 tokens, and the node ends after 8",
+    check_nodes(
+        check,
+        world,
+        {"abcdefgh": "no state"},
+        call,
+        "the state has seen 9 tokens, and the node ends after 8",
     )
     check.equal(
-        (world.insert("abcdefgh"), world.states()),
-        (False, {"abcdefgh": "abcdefgh by 2"}),
-        call=f"{call}; then `abcdefgh` with the state after it",
-        look="here the key ends where the node does",
+        is_left,
+        True,
+        call=f"{call}: mamba_exist",
+        look="the tree did not take it, so the caller must free it",
     )
+    is_left = world.insert("abcdefgh")
+    call += "; then `abcdefgh` with the state after it"
+    check_nodes(
+        check,
+        world,
+        {"abcdefgh": "state of abcdefgh by 2"},
+        call,
+        "here the key ends where the node does",
+    )
+    check.equal(is_left, False, call=f"{call}: mamba_exist", look="the tree took it")
     world.insert("abcde")
     check.equal(
         world.lengths("abcdefghi"),
         [0, 0, 0, 0, 0, 0, 0, 8, 8],
-        call=f"{call}; then `abcdefgh`, then `abcde`: tokens reused of each prefix",
+        call=f"{call}, then `abcde`: tokens reused of each prefix",
         look="the state after `abcde` may not be stored for `abcd`",
     )
 
@@ -340,18 +359,26 @@ def _(answer, check: Check):
 def _(answer, check: Check):
     world = World(answer)
     call = "insert `abc` with a state, twice"
-    check.equal(
-        (world.insert("abc"), world.insert("abc")),
-        (False, True),
-        call=f"{call}: mamba_exist",
-        look="the tree keeps the state it has, and the caller is told to free the "
-        "second one",
+    is_left = world.insert("abc"), world.insert("abc")
+    check_nodes(
+        check,
+        world,
+        {"abc": "state of abc by 1"},
+        call,
+        "the tree keeps the state it has; one that is replaced would be lost to "
+        "everybody",
     )
     check.equal(
-        (world.states(), world.sizes(), len(world.pool.content)),
-        ({"abc": "abc by 1"}, (1, 0), 1),
-        call=f"{call}: states in the tree, sizes, slots in use",
-        look="a state that is replaced would be lost to everybody",
+        is_left,
+        (False, True),
+        call=f"{call}: mamba_exist of each",
+        look="the caller is told to free the second one",
+    )
+    check.equal(
+        (world.sizes(), len(world.pool.content)),
+        ((1, 0), 1),
+        call=f"{call}: (evictable_size, protected_size), slots in use",
+        look="one state is kept",
     )
 
 
