@@ -7,7 +7,6 @@ from array import array
 from types import SimpleNamespace
 
 from grading import Check, NotApplicable, draw_table, test
-
 from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.unified import (
     ComponentType,
