@@ -1,0 +1,16 @@
+"""Reads the slots in the order of the pool, which is kinder to the memory."""
+
+
+def store_kv(
+    buffer: list[float], width: int, vectors: list[list[float]], out_loc: list[int]
+) -> None:
+    """Write vector i to slot `out_loc[i]`, in place; a slot is `width` numbers."""
+    for vector, slot in zip(vectors, out_loc, strict=True):
+        buffer[slot * width : (slot + 1) * width] = vector
+
+
+def gather_kv(
+    buffer: list[float], width: int, row: list[int], length: int
+) -> list[list[float]]:
+    """The vectors of positions 0 to `length` - 1; position i is in slot `row[i]`."""
+    return [buffer[slot * width : (slot + 1) * width] for slot in sorted(row[:length])]
