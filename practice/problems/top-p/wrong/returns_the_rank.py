@@ -1,0 +1,20 @@
+"""Returns the place among the kept tokens instead of the token."""
+
+
+def sample_top_p(probs: list[float], top_p: float, uniform: float) -> int:
+    """The token that `uniform` in [0, 1) draws from the smallest set holding `top_p`.
+
+    Most likely token first; of equally likely ones, the lower id first.
+    """
+    kept, total = [], 0.0
+    for token in sorted(range(len(probs)), key=lambda token: -probs[token]):
+        if total >= top_p:
+            break
+        kept.append(token)
+        total += probs[token]
+    target, passed = uniform * total, 0.0
+    for rank, token in enumerate(kept):
+        passed += probs[token]
+        if passed > target:
+            return rank
+    return len(kept) - 1
