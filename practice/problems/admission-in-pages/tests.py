@@ -250,7 +250,7 @@ def draw(world):
         [uid, cached, longest, -(-cached // PAGE_SIZE), -(-longest // PAGE_SIZE)]
         for uid, (cached, _, longest) in sorted(lens.items())
     ]
-    headers = ["request", "tokens", "at most", "pages", "at most"]
+    headers = ["request", "cached_len", "at most", "its pages", "at most"]
     free = world.state()["num_available"]
     return f"{draw_table(headers, rows)}\nfree: {free} of {NUM_PAGES} pages"
 
@@ -271,7 +271,7 @@ def _(answer, check):
             operations,
             expected=Model,
             actual=lambda: Real(answer),
-            look="pages of 4: whoever is in may need its pages at most, so the sum of "
-            "these must never be more than 8",
+            look="count each live request with the pages of its longest life, in "
+            "pages of 4: together they are never more than the pool's 8",
             draw=draw,
         )
