@@ -97,6 +97,19 @@ def _(answer, check):
         )
 
 
+@test("with pages of one slot, pages are tokens")
+def _(answer, check):
+    for num_pages, fits in [(5, True), (4, False)]:
+        manager = answer.PageManager(num_pages, 1)
+        req = admitted(answer, manager, 0, 3, 2)
+        check.equal(
+            req is not None,
+            fits,
+            call=f"PageManager({num_pages}, 1), admit(3 + 2 tokens) is not None",
+            look="admit starts with nothing cached: 5 pages are needed",
+        )
+
+
 @test("a promise becomes a page as the request grows")
 def _(answer, check):
     manager = answer.PageManager(4, 4)

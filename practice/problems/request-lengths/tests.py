@@ -160,6 +160,17 @@ def _(answer, check):
         )
 
 
+@test("a request may want no answer at all")
+def _(answer, check):
+    req = new_req(answer, prompt_len=5, output_len=0)
+    check.equal(
+        lengths(req),
+        {"cached_len": 0, "device_len": 5, "max_device_len": 5},
+        call="Req(5 tokens, cached_len=0, output_len=0)",
+        look="device_len is at most max_device_len: equal is allowed",
+    )
+
+
 @test("a request with nothing to compute is refused")
 def _(answer, check):
     for cached_len in (-1, 5, 6):

@@ -16,5 +16,5 @@ def sample_top_p(probs: list[float], top_p: float, uniform: float) -> int:
     for token in kept:
         passed += probs[token]
         if passed > target:
-            return token
-    return kept[-1]
+            break
+    return token

@@ -13,8 +13,8 @@ def sample_top_p(probs: list[float], top_p: float, uniform: float) -> int:
         kept.append(token)
         total += probs[token]
     target, passed = uniform * total, 0.0
-    for rank, token in enumerate(kept):
+    for token in kept:
         passed += probs[token]
         if passed > target:
-            return rank
-    return len(kept) - 1
+            break
+    return kept.index(token)
