@@ -4,7 +4,6 @@ import random
 from array import array
 
 from grading import NotApplicable, draw_table, test
-
 from minisgl.core import SamplingParams
 
 HALF_EMPTY = "a page belongs to one request, also if it is half empty: count pages"

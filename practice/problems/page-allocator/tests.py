@@ -4,7 +4,6 @@ import random
 from contextlib import suppress
 
 from grading import draw_table, test
-
 from minisgl.errors import PoolError
 
 WHOLE = "all or nothing: a call that cannot have all its pages gets none"

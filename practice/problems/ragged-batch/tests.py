@@ -4,7 +4,6 @@ import random
 from array import array
 
 from grading import test
-
 from minisgl.core import Req, SamplingParams
 
 FIELDS = ("rows", "positions", "cu_seqlens_q", "cu_seqlens_k", "logit_indices")

@@ -4,7 +4,6 @@ import random
 from array import array
 
 from grading import NotApplicable, test
-
 from minisgl.core import SamplingParams
 
 LENGTHS = ("cached_len", "device_len", "max_device_len")
