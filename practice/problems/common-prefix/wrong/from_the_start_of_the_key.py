@@ -1,0 +1,19 @@
+"""Forgets `start`: compares with the first pages of the key again."""
+
+from __future__ import annotations
+
+
+def common_prefix_bytes(key: bytes, start: int, other: bytes, page_bytes: int) -> int:
+    """How many bytes, in whole pages, `other` shares with `key[start:]`.
+
+    Both hold 4 bytes per token; a page has `page_bytes` bytes. Pages are compared from
+    the beginning, and the first that differs, or is not whole in both, ends it.
+    """
+    same, differ = 0, min(len(other), len(key)) // page_bytes + 1
+    while differ - same > 1:
+        middle = (same + differ) // 2
+        if key[: middle * page_bytes] == other[: middle * page_bytes]:
+            same = middle
+        else:
+            differ = middle
+    return same * page_bytes

@@ -1,0 +1,364 @@
+"""Walks through small trees drawn by hand, and long sequences against a plain model.
+
+Trees are made with the engine's other methods; the model is a dictionary of prefixes.
+"""
+
+import random
+from array import array
+
+from grading import draw_tree, test
+
+from minisgl.kvcache.base import EvictionError
+from minisgl.kvcache.radix_key import RadixKey
+
+SPLIT = (
+    "a match that ends inside a node splits it there: what is found, and locked later, "
+    "is exactly what was matched"
+)
+STAMPS = (
+    "stamp what was matched, and nothing else: after a split the upper half is new and "
+    "the lower half keeps its old stamp"
+)
+PAGES = "a match ends after its last whole page that is equal, never inside a page"
+
+
+def grow(answer, page_size, *prefixes):
+    """A tree with (tokens, slots[, namespace]) inserted in this order."""
+    tree = answer.RadixTree(page_size)
+    for tokens, slots, *space in prefixes:
+        tree.insert_prefix(RadixKey(tokens, *space), array("i", slots))
+    return tree
+
+
+def walk(tree, tokens, space=None):
+    """Where the walk ends: the node's tokens and slots, and the length."""
+    node, length = tree._tree_walk(RadixKey(tokens, space))
+    return {
+        "tokens of the node": node.key.tolist(),
+        "its slots": node.value.tolist(),
+        "length": length,
+    }
+
+
+def found(tokens, slots, length):
+    return {"tokens of the node": tokens, "its slots": slots, "length": length}
+
+
+def nodes_of(tree):
+    """Every node as (path, slots, stamp); a path has the tokens of each node on it.
+
+    A namespace comes first in the path.
+    """
+    rows, stack = [], [([], tree.root_node)]
+    while stack:
+        path, node = stack.pop()
+        for child_key, child in node.children.items():
+            space = []
+            if not path and isinstance(child_key, tuple):
+                space = [child_key[0][0][1]]
+            below = path + space + [child.key.tolist()]
+            rows.append((below, child.value.tolist(), child.timestamp))
+            stack.append((below, child))
+    return in_order(rows)
+
+
+def in_order(rows):
+    """Parents before their children."""
+    return sorted(rows, key=lambda row: [str(part) for part in row[0]])
+
+
+class Model:
+    """What a radix tree holds: for each prefix of whole pages, slots and a stamp."""
+
+    def __init__(self, page_size):
+        self.page_size = page_size
+        self.pages = {}  # namespace and tokens to the end of a page -> [slots, stamp]
+        self.ends = set()  # the prefixes that end a node
+        self.clock = 0
+
+    def match(self, tokens, space):
+        found = self._walk(tokens, space)
+        return [slot for prefix in found for slot in self.pages[prefix][0]]
+
+    def insert(self, tokens, slots, space):
+        known = len(self._walk(tokens, space)) * self.page_size
+        for prefix in self._prefixes(tokens, space):
+            end = len(prefix) - 1
+            page = slots[end - self.page_size : end]
+            self.pages.setdefault(prefix, [page, self.clock])
+        if len(tokens) >= self.page_size:
+            self.ends.add(prefix)
+        return known
+
+    def evict(self, size):
+        if size > len(self.pages) * self.page_size:
+            raise EvictionError(f"{size} tokens are not there")
+        freed = []
+        while len(freed) < size:
+            inner = {prefix[: -self.page_size] for prefix in self.pages}
+            leaf = min(self.pages.keys() - inner, key=lambda end: self.pages[end][1])
+            freed += self._row(leaf)[1]
+            self.ends.remove(leaf)
+            while leaf in self.pages and leaf not in self.ends:
+                del self.pages[leaf]
+                leaf = leaf[: -self.page_size]
+        return freed
+
+    def state(self):
+        return {"clock": self.clock, "nodes": in_order(map(self._row, self.ends))}
+
+    def _walk(self, tokens, space):
+        self.clock += 1
+        found = []
+        for prefix in self._prefixes(tokens, space):
+            if prefix not in self.pages:
+                break
+            self.pages[prefix][1] = self.clock
+            found.append(prefix)
+        self.ends.update(found[-1:])
+        return found
+
+    def _prefixes(self, tokens, space):
+        for end in range(self.page_size, len(tokens) + 1, self.page_size):
+            yield (space, *tokens[:end])
+
+    def _row(self, end):
+        """The node that ends there, as in `nodes_of`."""
+        path, slots = [] if end[0] is None else [end[0]], []
+        start = 1
+        for stop in range(1 + self.page_size, len(end) + 1, self.page_size):
+            slots = slots + self.pages[end[:stop]][0]
+            if end[:stop] in self.ends:
+                path.append(list(end[start:stop]))
+                start, last_slots, slots = stop, slots, []
+        return path, last_slots, self.pages[end][1]
+
+
+class Tree:
+    """The same with the answer."""
+
+    def __init__(self, answer, page_size):
+        self.tree = answer.RadixTree(page_size)
+
+    def match(self, tokens, space):
+        return self.tree.match_prefix(RadixKey(tokens, space)).matched_slots().tolist()
+
+    def insert(self, tokens, slots, space):
+        key = RadixKey(tokens, space)
+        return self.tree.insert_prefix(key, array("i", slots)).cached_len
+
+    def evict(self, size):
+        return self.tree.evict(size).tolist()
+
+    def state(self):
+        return {"clock": self.tree.clock, "nodes": nodes_of(self.tree)}
+
+
+def draw(world):
+    """The nodes of a world as a tree."""
+    nodes = {str(path): rest for path, *rest in world.state()["nodes"]}
+    paths = [
+        path[:end]
+        for path, *_ in world.state()["nodes"]
+        for end in range(len(path) + 1)
+    ]
+
+    def children(path):
+        return [
+            p
+            for at, p in enumerate(paths)
+            if p[:-1] == path and p and p not in paths[:at]
+        ]
+
+    def label(path):
+        if str(path) not in nodes:
+            return f"namespace {path[-1]!r}" if path else "root"
+        slots, stamp = nodes[str(path)]
+        return f"{path[-1]}  slots {slots}  stamp {stamp}"
+
+    return draw_tree([], children, label)
+
+
+@test("the key leaves the tree inside a node", example=True)
+def _(answer, check):
+    tree = grow(answer, 1, ([1, 2, 3, 4], [10, 11, 12, 13]))
+    check.equal(
+        walk(tree, [1, 2, 9]),
+        found([1, 2], [10, 11], 2),
+        call="_tree_walk([1, 2, 9]) in a tree of one node [1, 2, 3, 4]",
+        look=SPLIT,
+    )
+
+
+@test("the key goes through several nodes", example=True)
+def _(answer, check):
+    tree = grow(answer, 1, ([1, 2], [10, 11]), ([1, 2, 3, 4], [0, 0, 12, 13]))
+    check.equal(
+        walk(tree, [1, 2, 3, 4, 5]),
+        found([3, 4], [12, 13], 4),
+        call="_tree_walk([1, 2, 3, 4, 5]) in a tree of [1, 2] with [3, 4] below",
+        look="a child is found by the bytes of the page with which it begins: go on "
+        "where the node's tokens end",
+    )
+    check.equal(
+        walk(tree, [1, 2]),
+        found([1, 2], [10, 11], 2),
+        call="_tree_walk([1, 2]) in the same tree",
+        look="a key that ends where a node ends finds that node, unsplit",
+    )
+
+
+@test("a match ends with a whole page")
+def _(answer, check):
+    for tokens, pages in [
+        ([1, 2, 3, 9, 5, 6], 1),
+        ([1, 2, 3], 1),
+        ([1, 2, 3, 4, 5], 2),
+        ([1, 2, 3, 4, 5, 9], 2),
+    ]:
+        tree = grow(answer, 2, ([1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]))
+        check.equal(
+            walk(tree, tokens),
+            found([1, 2, 3, 4][: 2 * pages], [0, 1, 2, 3][: 2 * pages], 2 * pages),
+            call=f"_tree_walk({tokens}), page size 2, in a tree of [1, 2, 3, 4, 5, 6]",
+            look=PAGES,
+        )
+
+
+@test("nothing is found, and nothing is split")
+def _(answer, check):
+    for tokens in ([], [1, 2, 3], [9, 9, 9, 9], [1, 2, 3, 9]):
+        tree = grow(answer, 4, ([1, 2, 3, 4], [0, 1, 2, 3]))
+        node, length = tree._tree_walk(RadixKey(tokens))
+        call = f"_tree_walk({tokens}), page size 4, in a tree of [1, 2, 3, 4]"
+        look = "without a whole page in common the walk ends at the root, with length 0"
+        check.equal(length, 0, call=call, look=look)
+        check.true(
+            node is tree.root_node,
+            call=call,
+            expected="the root",
+            actual=repr(node),
+            look=look,
+        )
+        check.equal(
+            [path for path, _, _ in nodes_of(tree)],
+            [[[1, 2, 3, 4]]],
+            call=call,
+            look="a node is split between its pages only, never before the first",
+        )
+
+
+@test("a child that matches in part ends the walk")
+def _(answer, check):
+    tree = grow(
+        answer, 1, ([1, 2, 3, 4], [0, 1, 2, 3]), ([1, 2, 3, 4, 5], [0, 0, 0, 0, 4])
+    )
+    check.equal(
+        walk(tree, [1, 2, 5]),
+        found([1, 2], [0, 1], 2),
+        call="_tree_walk([1, 2, 5]) in a tree of [1, 2, 3, 4] with [5] below",
+        look="[5] continues [1, 2, 3, 4], not [1, 2]: a child that matches in part "
+        "ends the walk",
+    )
+
+
+@test("what is stamped")
+def _(answer, check):
+    tree = grow(
+        answer,
+        1,
+        ([1, 2], [0, 1]),
+        ([1, 2, 3, 4], [0, 0, 2, 3]),
+        ([7, 8], [4, 5]),
+    )
+    tree._tree_walk(RadixKey([1, 2, 3, 9]))
+    check.equal(
+        [(path[-1], stamp) for path, _, stamp in nodes_of(tree)],
+        [([1, 2], 4), ([3], 4), ([4], 2), ([7, 8], 3)],
+        call="(tokens, stamp) of all nodes: insert [1, 2], [1, 2, 3, 4], [7, 8] at "
+        "1, 2, 3, then _tree_walk([1, 2, 3, 9]) at 4",
+        look=STAMPS,
+    )
+
+
+@test("every walk is one tick")
+def _(answer, check):
+    tree = answer.RadixTree(2)
+    for tick, tokens in enumerate(([1, 2, 3, 4], [], [1], [1, 2], [5, 6]), start=1):
+        tree._tree_walk(RadixKey(tokens))
+        check.equal(
+            tree.clock,
+            tick,
+            call=f"clock after {tick} walks",
+            look="the clock counts walks, also those that find nothing",
+        )
+
+
+@test("namespaces separate at the root")
+def _(answer, check):
+    for mine, other in (("a", None), (None, "a"), ("a", "b")):
+        tree = grow(
+            answer,
+            1,
+            ([1, 2, 3, 4], [0, 1, 2, 3], mine),
+            ([1, 2, 3, 4], [4, 5, 6, 7], other),
+        )
+        for space, slots in ((mine, [0, 1, 2]), (other, [4, 5, 6])):
+            check.equal(
+                walk(tree, [1, 2, 3, 9], space),
+                found([1, 2, 3], slots, 3),
+                call=f"_tree_walk(RadixKey([1, 2, 3, 9], {space!r})), where the "
+                f"namespaces {mine!r} and {other!r} both hold [1, 2, 3, 4]",
+                look="directly below the root a child's key carries the namespace: "
+                "`self._child_key(key, 0)`",
+            )
+
+
+@test("the leaf that was used last is evicted last")
+def _(answer, check):
+    operations = [
+        ("insert", [1, 2], [0, 1], None),
+        ("insert", [3, 4], [2, 3], None),
+        ("match", [1, 2], None),
+        ("evict", 2),
+    ]
+    check.operations(
+        operations,
+        expected=lambda: Model(1),
+        actual=lambda: Tree(answer, 1),
+        look="tell the queue of leaves which node was just used, the one where the "
+        "walk ends: `self.leaves.refresh(node)`",
+        draw=draw,
+    )
+
+
+def random_operations(seed, page_size):
+    """Inserts and matches of few tokens, so that they share and split; evictions."""
+    rng = random.Random(seed)
+    operations, slot = [], 0
+    for _ in range(60):
+        tokens = rng.choices((1, 2), k=rng.randrange(5 * page_size + 1))
+        space = rng.choice((None, None, "a"))
+        choice = rng.random()
+        if choice < 0.45:
+            slots = list(range(slot, slot + len(tokens)))
+            slot += len(tokens)
+            operations.append(("insert", tokens, slots, space))
+        elif choice < 0.9:
+            operations.append(("match", tokens, space))
+        else:
+            operations.append(("evict", rng.randrange(1, 3 * page_size)))
+    return operations
+
+
+@test("matches, inserts and evictions in any order")
+def _(answer, check):
+    for page_size in (1, 2, 4):
+        for seed in (1, 2, 3):
+            check.operations(
+                random_operations(seed, page_size),
+                expected=lambda size=page_size: Model(size),
+                actual=lambda size=page_size: Tree(answer, size),
+                look="the slots found, the nodes and their stamps. " + STAMPS,
+                draw=draw,
+            )

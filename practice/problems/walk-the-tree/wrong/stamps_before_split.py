@@ -1,0 +1,36 @@
+"""Stamps a node before it is split: the half that was not matched looks recent too."""
+
+from __future__ import annotations
+
+from minisgl.kvcache import radix_tree
+from minisgl.kvcache.radix_key import TOKEN_BYTES, RadixKey, common_prefix_bytes
+from minisgl.kvcache.radix_node import RadixTreeNode
+
+
+class RadixTree(radix_tree.RadixTree):
+    """The engine's tree; `_tree_walk` is yours."""
+
+    def _tree_walk(self, key: RadixKey) -> tuple[RadixTreeNode, int]:
+        """Follow `key` from the root, stamping; split where it leaves a node midway.
+
+        Returns the node where the match ends, and the match's length in tokens.
+        """
+        packed, page_bytes = key.packed, self._page_bytes
+        end = len(packed) - len(packed) % page_bytes
+        self.clock = tick = self.clock + 1
+        node, pos = self.root_node, 0
+        child_key = self._child_key(key, 0)
+        while pos < end:
+            child = node.children.get(child_key)
+            if child is None:
+                break
+            shared = common_prefix_bytes(packed, pos, child.packed, page_bytes)
+            pos += shared
+            child.timestamp = tick
+            if shared < len(child.packed):
+                node = child.split_at(shared // TOKEN_BYTES, self.page_size)
+                break
+            node = child
+            child_key = packed[pos : pos + page_bytes]
+        self.leaves.refresh(node)
+        return node, pos // TOKEN_BYTES
