@@ -45,20 +45,19 @@ def found(tokens, slots, length):
 
 
 def nodes_of(tree):
-    """Every node as (path, slots, stamp); a path has the tokens of each node on it.
+    """(path, slots, stamp) of every node.
 
-    A namespace comes first in the path.
+    A path is the namespace, then the tokens of each node from the root down.
     """
-    rows, stack = [], [([], tree.root_node)]
+    rows, stack = [], []
+    for child_key, child in tree.root_node.children.items():
+        tagged = isinstance(child_key, tuple)
+        stack.append(([child_key[0][0][1] if tagged else None], child))
     while stack:
-        path, node = stack.pop()
-        for child_key, child in node.children.items():
-            space = []
-            if not path and isinstance(child_key, tuple):
-                space = [child_key[0][0][1]]
-            below = path + space + [child.key.tolist()]
-            rows.append((below, child.value.tolist(), child.timestamp))
-            stack.append((below, child))
+        above, node = stack.pop()
+        path = [*above, node.key.tolist()]
+        rows.append((path, node.value.tolist(), node.timestamp))
+        stack += [(path, child) for child in node.children.values()]
     return in_order(rows)
 
 
@@ -124,14 +123,13 @@ class Model:
 
     def _row(self, end):
         """The node that ends there, as in `nodes_of`."""
-        path, slots = [] if end[0] is None else [end[0]], []
-        start = 1
-        for stop in range(1 + self.page_size, len(end) + 1, self.page_size):
-            slots = slots + self.pages[end[:stop]][0]
-            if end[:stop] in self.ends:
-                path.append(list(end[start:stop]))
-                start, last_slots, slots = stop, slots, []
-        return path, last_slots, self.pages[end][1]
+        path, slots, start = [end[0]], [], 1
+        for prefix in self._prefixes(end[1:], end[0]):
+            slots += self.pages[prefix][0]
+            if prefix in self.ends:
+                path.append(list(prefix[start:]))
+                start = len(prefix)
+        return path, slots[-len(path[-1]) :], self.pages[end][1]
 
 
 class Tree:
@@ -156,27 +154,21 @@ class Tree:
 
 def draw(world):
     """The nodes of a world as a tree."""
-    nodes = {str(path): rest for path, *rest in world.state()["nodes"]}
-    paths = [
-        path[:end]
-        for path, *_ in world.state()["nodes"]
-        for end in range(len(path) + 1)
-    ]
+    nodes = world.state()["nodes"]
 
-    def children(path):
-        return [
-            p
-            for at, p in enumerate(paths)
-            if p[:-1] == path and p and p not in paths[:at]
-        ]
+    def label(row):
+        if row is None:
+            return "root"
+        path, slots, stamp = row
+        space = "" if path[0] is None or len(path) > 2 else f" of {path[0]!r}"
+        return f"{path[-1]}{space}  slots {slots}  stamp {stamp}"
 
-    def label(path):
-        if str(path) not in nodes:
-            return f"namespace {path[-1]!r}" if path else "root"
-        slots, stamp = nodes[str(path)]
-        return f"{path[-1]}  slots {slots}  stamp {stamp}"
+    def children(row):
+        if row is None:
+            return [node for node in nodes if len(node[0]) == 2]
+        return [node for node in nodes if node[0][:-1] == row[0]]
 
-    return draw_tree([], children, label)
+    return draw_tree(None, children, label)
 
 
 @test("the key leaves the tree inside a node", example=True)
@@ -242,7 +234,7 @@ def _(answer, check):
         )
         check.equal(
             [path for path, _, _ in nodes_of(tree)],
-            [[[1, 2, 3, 4]]],
+            [[None, [1, 2, 3, 4]]],
             call=call,
             look="a node is split between its pages only, never before the first",
         )
@@ -332,20 +324,27 @@ def _(answer, check):
     )
 
 
+def random_tokens(rng, page_size):
+    """Some pages that differ in their last token only, and a part of one."""
+    tokens = []
+    for last in rng.choices((1, 2), weights=(3, 1), k=rng.randrange(7)):
+        tokens += [1] * (page_size - 1) + [last]
+    return tokens + [1] * rng.randrange(page_size)
+
+
 def random_operations(seed, page_size):
-    """Inserts and matches of few tokens, so that they share and split; evictions."""
+    """Prefixes that share much, so that the walk ends in all kinds of places."""
     rng = random.Random(seed)
     operations, slot = [], 0
     for _ in range(60):
-        tokens = rng.choices((1, 2), k=rng.randrange(5 * page_size + 1))
-        space = rng.choice((None, None, "a"))
+        key = random_tokens(rng, page_size), rng.choice((None, None, "a"))
         choice = rng.random()
         if choice < 0.45:
-            slots = list(range(slot, slot + len(tokens)))
-            slot += len(tokens)
-            operations.append(("insert", tokens, slots, space))
+            slots = list(range(slot, slot + len(key[0])))
+            slot += len(slots)
+            operations.append(("insert", key[0], slots, key[1]))
         elif choice < 0.9:
-            operations.append(("match", tokens, space))
+            operations.append(("match", *key))
         else:
             operations.append(("evict", rng.randrange(1, 3 * page_size)))
     return operations
