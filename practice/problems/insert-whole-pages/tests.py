@@ -8,12 +8,13 @@ from array import array
 
 from grading import draw_tree, test
 
+from minisgl.errors import IntegrityError
 from minisgl.kvcache.base import EvictionError
 from minisgl.kvcache.radix_key import InvalidKeyError, RadixKey
 
 BEFORE = (
-    "`cached_len` says how many tokens were there before this insert; from it the "
-    "caller learns which slots are still his own"
+    "`cached_len` says how many tokens were there before this insert, not how many "
+    "were brought and not how many there are now"
 )
 OWN = (
     "what the tree holds it keeps, in the slots that it has: requests are reading "
@@ -61,7 +62,17 @@ def tree_state(tree):
         "clock": tree.clock,
         "(evictable, protected)": sizes,
         "nodes": nodes_of(tree),
+        "check_integrity()": integrity(tree),
     }
+
+
+def integrity(tree):
+    """What the tree's own recount says."""
+    try:
+        tree.check_integrity()
+    except IntegrityError as error:
+        return str(error)
+    return "passes"
 
 
 @test("a first insert stores everything", example=True)
@@ -79,6 +90,7 @@ def _(answer, check):
             "clock": 1,
             "(evictable, protected)": (4, 0),
             "nodes": [([[1, 2, 3, 4]], [10, 11, 12, 13], 1)],
+            "check_integrity()": "passes",
         },
         call="the tree after that",
         look="`_add_leaf` counts and queues the leaf that it adds; a walk is one tick",
@@ -175,6 +187,7 @@ def _(answer, check):
                 "clock": tick,
                 "(evictable, protected)": (4, 0),
                 "nodes": [([[1, 2, 3, 4]], [0, 1, 2, 3], 1)],
+                "check_integrity()": "passes",
             },
             call=f"the tree after: {call}",
             look="a node is added only if there is something to put into it",
@@ -208,7 +221,7 @@ def _(answer, check):
         check.equal(
             result.handle.matched_slots(),
             array("i", [10, 11, 12]),
-            call=f"slots of [1, 2, 3], after the caller changed his {type(slots).__name__}",
+            call=f"slots of [1, 2, 3], after the given {type(slots).__name__} changed",
             look="a node owns its slots: an array('i') of its own, whatever is given",
         )
 
@@ -257,6 +270,7 @@ class Model:
             "clock": self.clock,
             "(evictable, protected)": (len(self.pages) * self.page_size, 0),
             "nodes": sorted(map(self._row, self.ends)),
+            "check_integrity()": "passes",
         }
 
     def _walk(self, tokens):

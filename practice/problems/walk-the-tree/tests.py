@@ -8,6 +8,7 @@ from array import array
 
 from grading import draw_tree, test
 
+from minisgl.errors import IntegrityError
 from minisgl.kvcache.base import EvictionError
 from minisgl.kvcache.radix_key import RadixKey
 
@@ -61,6 +62,15 @@ def nodes_of(tree):
     return in_order(rows)
 
 
+def integrity(tree):
+    """What the tree's own recount says."""
+    try:
+        tree.check_integrity()
+    except IntegrityError as error:
+        return str(error)
+    return "passes"
+
+
 def in_order(rows):
     """Parents before their children."""
     return sorted(rows, key=lambda row: [str(part) for part in row[0]])
@@ -104,7 +114,11 @@ class Model:
         return freed
 
     def state(self):
-        return {"clock": self.clock, "nodes": in_order(map(self._row, self.ends))}
+        return {
+            "clock": self.clock,
+            "nodes": in_order(map(self._row, self.ends)),
+            "check_integrity()": "passes",
+        }
 
     def _walk(self, tokens, space):
         self.clock += 1
@@ -149,7 +163,11 @@ class Tree:
         return self.tree.evict(size).tolist()
 
     def state(self):
-        return {"clock": self.tree.clock, "nodes": nodes_of(self.tree)}
+        return {
+            "clock": self.tree.clock,
+            "nodes": nodes_of(self.tree),
+            "check_integrity()": integrity(self.tree),
+        }
 
 
 def draw(world):
