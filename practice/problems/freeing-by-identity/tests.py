@@ -8,7 +8,6 @@ from array import array
 from types import SimpleNamespace
 
 from grading import NotApplicable, draw_table, test
-
 from minisgl.kvcache.page_allocator import (
     PageAllocator,
     num_pages_for,
