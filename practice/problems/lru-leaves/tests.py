@@ -418,7 +418,7 @@ def _(answer, check):
 
 
 def random_life(seed, page_size):
-    """Prompts that go on from earlier ones, come and go; at times too much is wanted."""
+    """Prompts that go on from earlier ones; now and then too much is to be evicted."""
     rng = random.Random(seed)
     operations, prompts = [], [[]]
     for _ in range(60):

@@ -1,0 +1,473 @@
+"""The queue of leaves: by hand, counted, and inside the engine's tree."""
+
+import random
+from array import array
+
+from grading import NotApplicable, draw_tree, test
+
+from minisgl.errors import IntegrityError
+from minisgl.kvcache.base import EvictionError
+from minisgl.kvcache.radix_key import RadixKey
+from minisgl.kvcache.radix_tree import RadixTree
+
+ORDER = "the evictable leaf whose `timestamp` is the lowest comes out"
+JOINS = (
+    "a leaf that was not used just now joins where its last use puts it: behind older "
+    "ones, before newer ones"
+)
+STALE = (
+    "an entry of the heap does not move when its node is used: if it is older than the "
+    "node's stamp when it comes up, the node belongs further back"
+)
+ASK = (
+    "nobody tells the queue of locks, nor that a leaf in the heap got a child: ask the "
+    "node itself when its turn comes"
+)
+ONE_ENTRY = "one entry for a node is enough; `node.is_late` says that there is one"
+FAST = (
+    "one leaf is wanted, and there are thousands: keep them in order instead of looking "
+    "for the oldest"
+)
+
+
+class Looks:
+    """How often nodes were looked at, or their stamps compared."""
+
+    count = 0
+
+
+class Stamp(int):
+    """A number that counts how often it is compared."""
+
+    def _counted(name):
+        compare = getattr(int, name)
+
+        def method(self, other):
+            Looks.count += 1
+            return compare(self, other)
+
+        return method
+
+    __lt__, __le__ = _counted("__lt__"), _counted("__le__")
+    __gt__, __ge__ = _counted("__gt__"), _counted("__ge__")
+    __eq__, __ne__ = _counted("__eq__"), _counted("__ne__")
+    __hash__ = int.__hash__
+
+
+class Leaf:
+    """Stands for a node of the tree: what a queue may ask it, and set."""
+
+    def __init__(self, name, timestamp):
+        self.name = name
+        self.timestamp = Stamp(timestamp)
+        self.is_late = False
+        self.children = {}
+        self.parent = "the root"
+        self.ref_count = 0
+        self.is_evicted = False
+
+    def is_evictable_leaf(self):
+        return not self.children and not self.ref_count
+
+    def __getattribute__(self, name):
+        Looks.count += 1
+        return object.__getattribute__(self, name)
+
+    def __hash__(self):
+        Looks.count += 1
+        return object.__hash__(self)
+
+    def __repr__(self):
+        return f"leaf {self.name}"
+
+
+class Leaves:
+    """Leaves that are known by a name, and the answer's queue."""
+
+    def __init__(self, answer, names=""):
+        self.queue = answer.LeafQueue()
+        self.leaves = {}
+        self.clock = 0
+        for name in names:
+            self.new(name)
+
+    def new(self, name):
+        self.clock += 1
+        self.leaves[name] = Leaf(name, self.clock)
+        self.queue.add(self.leaves[name])
+
+    def use(self, *names):
+        for name in names:
+            self.clock += 1
+            self.leaves[name].timestamp = Stamp(self.clock)
+            self.queue.refresh(self.leaves[name])
+
+    def lock(self, *names):
+        for name in names:
+            self.leaves[name].ref_count += 1
+
+    def unlock(self, *names):
+        for name in names:
+            self.leaves[name].ref_count -= 1
+            self.queue.add(self.leaves[name])
+
+    def get_child(self, name):
+        self.leaves[name].children["page"] = "child"
+        self.queue.discard(self.leaves[name])
+
+    def lose_child(self, name):
+        self.leaves[name].children.clear()
+        self.queue.add(self.leaves[name])
+
+    def pop(self, count=1):
+        """The names of the next `count` leaves."""
+        names = []
+        for _ in range(count):
+            leaf = self.queue.pop_oldest()
+            names.append(leaf.name)
+            leaf.parent, leaf.is_evicted = None, True
+            del self.leaves[leaf.name]
+        return names
+
+
+@test("leaves come out oldest first", example=True)
+def _(answer, check):
+    leaves = Leaves(answer, "abc")
+    look = ORDER
+    check.equal(leaves.pop(3), ["a", "b", "c"], call="add a, b, c; pop 3", look=look)
+    leaves = Leaves(answer, "abc")
+    leaves.use("a", "b", "a")
+    call = "add a, b, c; use a, b, a; pop 3"
+    check.equal(leaves.pop(3), ["c", "b", "a"], call=call, look=look)
+
+
+@test("a locked leaf is passed over, and joins again", example=True)
+def _(answer, check):
+    leaves = Leaves(answer, "abc")
+    leaves.lock("a")
+    call = "add a, b, c; lock a; pop 1"
+    check.equal(leaves.pop(), ["b"], call=call, look=ASK)
+    leaves.unlock("a")
+    call += "; unlock a; pop 2"
+    check.equal(leaves.pop(2), ["a", "c"], call=call, look=JOINS)
+
+
+@test("a leaf that is locked and released before its turn keeps its place")
+def _(answer, check):
+    leaves = Leaves(answer, "abc")
+    leaves.lock("b")
+    leaves.unlock("b")
+    call = "add a, b, c; lock and unlock b; pop 3"
+    check.equal(leaves.pop(3), ["a", "b", "c"], call=call, look=JOINS)
+
+
+@test("a node that has a child is not handed out")
+def _(answer, check):
+    leaves = Leaves(answer, "abc")
+    leaves.get_child("a")
+    call = "add a, b, c; a gets a child; pop 1"
+    check.equal(leaves.pop(), ["b"], call=call, look=ASK)
+    leaves.lose_child("a")
+    call += "; a loses it; pop 2"
+    check.equal(leaves.pop(2), ["a", "c"], call=call, look=JOINS)
+
+
+@test("a parent joins by its own last use")
+def _(answer, check):
+    leaves = Leaves(answer, "abcd")
+    leaves.get_child("b")
+    leaves.get_child("c")
+    leaves.lose_child("c")
+    leaves.lose_child("b")
+    call = "add a, b, c, d; b and c get a child; c, then b, loses it; pop 4"
+    check.equal(leaves.pop(4), ["a", "b", "c", "d"], call=call, look=JOINS)
+
+
+@test("leaves released late come out by their last use")
+def _(answer, check):
+    leaves = Leaves(answer, "abcdef")
+    leaves.lock("a", "c", "d")
+    call = "add a to f; lock a, c, d; pop 2"
+    check.equal(leaves.pop(2), ["b", "e"], call=call, look=ORDER)
+    leaves.unlock("d", "a", "c")
+    call += "; unlock d, a, c; pop 4"
+    check.equal(leaves.pop(4), ["a", "c", "d", "f"], call=call, look=JOINS)
+
+
+def leaves_in_the_heap(answer):
+    """a, b and c were released after their turn; d is in order behind them."""
+    leaves = Leaves(answer, "abcxd")
+    leaves.lock("a", "b", "c")
+    leaves.pop()
+    leaves.unlock("c", "b", "a")
+    return leaves, "add a, b, c, x, d; lock a, b, c; pop x; unlock c, b, a"
+
+
+@test("a leaf that is used while it waits in the heap is put right")
+def _(answer, check):
+    leaves, call = leaves_in_the_heap(answer)
+    leaves.use("a")
+    call += "; use a; pop 4"
+    check.equal(leaves.pop(4), ["b", "c", "d", "a"], call=call, look=STALE)
+    leaves, call = leaves_in_the_heap(answer)
+    leaves.use("a", "d", "b")
+    call += "; use a, d, b; pop 4"
+    check.equal(leaves.pop(4), ["c", "a", "d", "b"], call=call, look=STALE)
+
+
+@test("what is locked or gets a child in the heap is not handed out")
+def _(answer, check):
+    leaves, call = leaves_in_the_heap(answer)
+    leaves.lock("b")
+    leaves.get_child("c")
+    call += "; lock b; c gets a child; pop 2"
+    check.equal(leaves.pop(2), ["a", "d"], call=call, look=ASK)
+    leaves.new("e")
+    leaves.lose_child("c")
+    leaves.unlock("b")
+    call += "; add e; c loses its child; unlock b; pop 3"
+    check.equal(leaves.pop(3), ["b", "c", "e"], call=call, look=JOINS)
+
+
+@test("a leaf is queued once, however often it is used and released")
+def _(answer, check):
+    leaves, call = leaves_in_the_heap(answer)
+    for _ in range(50):
+        for name in "abcd":
+            leaves.lock(name)
+            leaves.use(name)
+            leaves.unlock(name)
+    call += "; 50 times: lock, use and unlock a, b, c, d"
+    queue = leaves.queue
+    entries = len(queue._in_order) + len(queue._late)
+    check.equal(entries, 4, call=f"entries after {call}", look=ONE_ENTRY)
+    check.equal(leaves.pop(4), list("abcd"), call=f"{call}; pop 4", look=STALE)
+
+
+def count_looks(leaves, rounds, rng):
+    """Uses and releases leaves and takes one out, `rounds` times.
+
+    Returns the looks of a round, on average, and whether the right leaves came.
+    """
+    expected = sorted(leaves.leaves, key=lambda name: leaves.leaves[name].timestamp)
+    right = True
+    Looks.count = 0
+    for _ in range(rounds):
+        name = rng.choice(expected)
+        leaves.use(name)
+        leaves.lock(name)
+        leaves.unlock(name)
+        expected.remove(name)
+        expected.append(name)
+        right = right and leaves.pop() == [expected.pop(0)]
+    return Looks.count // rounds, right
+
+
+@test("taking one of many leaves does not look at them all")
+def _(answer, check):
+    rng = random.Random(1)
+    many = 2000
+    leaves = Leaves(answer, range(many))
+    late = rng.sample(range(many), many // 2)
+    leaves.lock(*late)
+    leaves.pop(many // 2)
+    for name in range(many, many + many // 2):
+        leaves.new(name)
+    leaves.unlock(*late)
+    looks, right = count_looks(leaves, 500, rng)
+    call = f"{many} leaves, half of them released late: use one, take one, 500 times"
+    check.true(right, call=call, expected="by last use", actual="not so", look=ORDER)
+    check.true(
+        looks <= 150,
+        call=call,
+        expected="at most 150 looks at nodes and stamps for one that is taken out",
+        actual=f"{looks} looks, on average",
+        look=FAST,
+    )
+
+
+# --- inside the tree ------------------------------------------------------------------
+
+
+class Engine:
+    """The engine's tree with the answer's queue; slots are numbered as they come."""
+
+    def __init__(self, answer, page_size):
+        self.tree = RadixTree(page_size)
+        self.tree.leaves = answer.LeafQueue()
+        self.handles = {}
+        self.num_slots = 0
+
+    def insert(self, tokens):
+        slots = array("i", range(self.num_slots, self.num_slots + len(tokens)))
+        self.num_slots += len(tokens)
+        return self.tree.insert_prefix(RadixKey(tokens), slots).cached_len
+
+    def match(self, tokens):
+        return self.tree.match_prefix(RadixKey(tokens)).cached_len
+
+    def lock(self, name, tokens):
+        self.handles[name] = self.tree.match_prefix(RadixKey(tokens))
+        self.tree.lock(self.handles[name])
+
+    def unlock(self, name):
+        self.tree.unlock(self.handles.pop(name))
+
+    def evict(self, size):
+        return self.tree.evict(size).tolist()
+
+    def state(self):
+        nodes = [node for node in self.tree.nodes() if node.parent]
+        return {
+            "nodes": sorted((path(n), n.timestamp, n.ref_count) for n in nodes),
+            "queue": self._queue_fault([n for n in nodes if n.is_evictable_leaf()]),
+        }
+
+    def _queue_fault(self, leaves):
+        try:
+            self.tree.leaves.check(set(leaves))
+        except IntegrityError as error:
+            return str(error)
+        return "complete and in order"
+
+
+def path(node):
+    """The tokens from the root to the end of `node`."""
+    tokens = []
+    while node is not None:
+        tokens = node.key.tolist() + tokens
+        node = node.parent
+    return tokens
+
+
+class Model:
+    """The same without a tree: prefixes are tuples, and a node is where one ends."""
+
+    def __init__(self, page_size):
+        self.page_size = page_size
+        self.clock = 0
+        self.num_slots = 0
+        self.slots = {}  # prefix -> slots of its last page
+        self.used = {}  # prefix at which a node ends -> when it was last used
+        self.locked = {}  # name -> prefix
+
+    def match(self, tokens):
+        return len(self._walk(tokens))
+
+    def insert(self, tokens):
+        slots = range(self.num_slots, self.num_slots + len(tokens))
+        self.num_slots += len(tokens)
+        found = end = len(self._walk(tokens))
+        while end + self.page_size <= len(tokens):
+            start, end = end, end + self.page_size
+            self.slots[tuple(tokens[:end])] = list(slots[start:end])
+        if found < end:
+            self.used[tuple(tokens[:end])] = self.clock
+        return found
+
+    def lock(self, name, tokens):
+        if name in self.locked:
+            raise NotApplicable(f"{name} holds a lock")
+        self.locked[name] = self._walk(tokens)
+
+    def unlock(self, name):
+        if name not in self.locked:
+            raise NotApplicable(f"{name} holds no lock")
+        del self.locked[name]
+
+    def evict(self, size):
+        freed = []
+        pages = [p for n in self.used if not self._num_locks(n) for p in self._pages(n)]
+        if size > len(pages) * self.page_size:
+            raise EvictionError
+        while len(freed) < size:
+            node = min(self._leaves(), key=self.used.get)
+            for page in self._pages(node):
+                freed += self.slots.pop(page)
+            del self.used[node]
+        return freed
+
+    def state(self):
+        nodes = sorted((list(n), t, self._num_locks(n)) for n, t in self.used.items())
+        return {"nodes": nodes, "queue": "complete and in order"}
+
+    def _walk(self, tokens):
+        """The longest stored prefix; everything on its way is used now."""
+        self.clock += 1
+        end = len(tokens) // self.page_size * self.page_size
+        while end and tuple(tokens[:end]) not in self.slots:
+            end -= self.page_size
+        prefix = tuple(tokens[:end])
+        if prefix:
+            self.used[prefix] = self.clock  # where a match ends, a node ends
+        for node in self.used:
+            if prefix[: len(node)] == node:
+                self.used[node] = self.clock
+        return prefix
+
+    def _pages(self, node):
+        """The prefixes that end with a page of this node."""
+        above = [n for n in self.used if n != node and node[: len(n)] == n]
+        start = max(map(len, above), default=0)
+        ends = range(start, len(node), self.page_size)
+        return [node[: end + self.page_size] for end in ends]
+
+    def _num_locks(self, node):
+        return sum(held[: len(node)] == node for held in self.locked.values())
+
+    def _leaves(self):
+        inner = {n[:end] for n in self.used for end in range(len(n))}
+        return [n for n in self.used if n not in inner and not self._num_locks(n)]
+
+
+def draw(world):
+    """The tree, with stamps and locks."""
+    nodes = {tuple(p): (stamp, locks) for p, stamp, locks in world.state()["nodes"]}
+
+    def parent(prefix):
+        above = [n for n in nodes if n != prefix and prefix[: len(n)] == n]
+        return max(above, key=len, default=())
+
+    def label(prefix):
+        if not prefix:
+            return "root"
+        stamp, locks = nodes[prefix]
+        tokens = list(prefix[len(parent(prefix)) :])
+        return f"{tokens} used at {stamp}" + f", locked {locks}x" * (locks > 0)
+
+    return draw_tree(
+        (), lambda prefix: [n for n in sorted(nodes) if parent(n) == prefix], label
+    )
+
+
+def random_life(seed, page_size):
+    """Prompts that go on from earlier ones; locks that last; one eviction at a time."""
+    rng = random.Random(seed)
+    operations, prompts = [], [[]]
+    for _ in range(70):
+        start = rng.choice(prompts)[: rng.randrange(3 * page_size)]
+        prompts.append(start + rng.choices((1, 2), k=rng.randrange(2 * page_size + 1)))
+        tokens, name = rng.choice(prompts), rng.choice("abc")
+        operations.append(
+            rng.choice(
+                [("insert", prompts[-1])] * 5
+                + [("match", tokens), ("lock", name, tokens)] * 2
+                + [("unlock", name)] * 3
+                + [("evict", rng.choice((1, 1, 2, 5)))] * 3
+            )
+        )
+    return operations
+
+
+@test("inside the tree, through inserts, splits, locks and evictions")
+def _(answer, check):
+    for page_size in (1, 2, 4):
+        for seed in (1, 6, 8, 21):
+            check.operations(
+                random_life(seed, page_size),
+                expected=lambda size=page_size: Model(size),
+                actual=lambda size=page_size: Engine(answer, size),
+                look="the oldest evictable leaf goes; one entry for a node is enough; "
+                + STALE,
+                draw=draw,
+            )
