@@ -25,8 +25,8 @@ ASK = (
 )
 ONE_ENTRY = "one entry for a node is enough; `node.is_late` says that there is one"
 FAST = (
-    "one leaf is wanted, and there are thousands: keep them in order instead of looking "
-    "for the oldest"
+    "one leaf is wanted of thousands: keep them in order instead of looking for the "
+    "oldest"
 )
 
 

@@ -1,0 +1,42 @@
+"""A radix tree with a fault: some tokens stay locked when nobody reads them."""
+
+from __future__ import annotations
+
+from minisgl.kvcache import radix_tree
+from minisgl.kvcache.base import LockError
+from minisgl.kvcache.radix_node import RadixTreeHandle
+
+
+class RadixTree(radix_tree.RadixTree):
+    """The engine's radix tree, with other methods to lock and to unlock."""
+
+    def lock(self, handle: RadixTreeHandle) -> None:
+        """Protect all nodes of the handle's prefix until `unlock`."""
+        handle.require_fresh()
+        if handle in self.receipts:
+            raise LockError("this handle is locked; match again for another receipt")
+        self.receipts.add(handle)
+        node = handle.node
+        while node.parent is not None:
+            node.ref_count += 1
+            if node.ref_count > 1:
+                break  # it was locked before, and so was all that is above it
+            self.evictable_size -= node.length
+            self.protected_size += node.length
+            node = node.parent
+
+    def unlock(self, handle: RadixTreeHandle) -> None:
+        """Give the receipt back; nodes that no other receipt needs become evictable."""
+        if handle not in self.receipts:
+            raise LockError("this handle is not locked here, or was released before")
+        self.receipts.remove(handle)
+        node = handle.node
+        while node.parent is not None:
+            node.ref_count -= 1
+            if node.ref_count > 0:
+                break  # somebody needs it still, and with it all that is above it
+            self.evictable_size += node.length
+            self.protected_size -= node.length
+            node = node.parent
+        if handle.node.is_evictable_leaf():
+            self.leaves.add(handle.node)

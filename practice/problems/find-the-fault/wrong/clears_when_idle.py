@@ -1,0 +1,43 @@
+"""Cures the symptom: unlocks all nodes when the last receipt comes back."""
+
+from __future__ import annotations
+
+from minisgl.kvcache import radix_tree
+from minisgl.kvcache.base import LockError
+from minisgl.kvcache.radix_node import RadixTreeHandle
+
+
+class RadixTree(radix_tree.RadixTree):
+    def lock(self, handle: RadixTreeHandle) -> None:
+        handle.require_fresh()
+        if handle in self.receipts:
+            raise LockError("this handle is locked; match again for another receipt")
+        self.receipts.add(handle)
+        node = handle.node
+        while node.parent is not None:
+            node.ref_count += 1
+            if node.ref_count > 1:
+                break  # it was locked before, and so was all that is above it
+            self.evictable_size -= node.length
+            self.protected_size += node.length
+            node = node.parent
+
+    def unlock(self, handle: RadixTreeHandle) -> None:
+        if handle not in self.receipts:
+            raise LockError("this handle is not locked here, or was released before")
+        self.receipts.remove(handle)
+        node = handle.node
+        while node.parent is not None:
+            node.ref_count -= 1
+            if node.ref_count > 0:
+                break  # somebody needs it still, and with it all that is above it
+            self.evictable_size += node.length
+            self.protected_size -= node.length
+            node = node.parent
+        if not self.receipts:
+            for node in self.nodes():
+                node.ref_count = 0
+            self.evictable_size += self.protected_size
+            self.protected_size = 0
+        if handle.node.is_evictable_leaf():
+            self.leaves.add(handle.node)
