@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from minisgl.kvcache.unified import unified_radix_cache
+from minisgl.kvcache.unified.node import UnifiedTreeNode
+from minisgl.kvcache.unified.tree_component import TreeComponent
+
+
+class UnifiedRadixCache(unified_radix_cache.UnifiedRadixCache):
+    def evict_node(
+        self, node: UnifiedTreeNode, trigger: TreeComponent, tracker: list[int]
+    ) -> None:
+        """Evict `trigger`'s data on a node, and what is of no use without it.
+
+        On an evictable leaf that is everything, and the leaf goes. Any other node stays
+        and is a tombstone for the components that lost their data.
+        """
+        raise NotImplementedError("cascade-priorities: evict_node")
