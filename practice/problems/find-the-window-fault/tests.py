@@ -114,12 +114,13 @@ class World:
         return self.cache.evict(EvictParams(10**6)).num_tokens_evicted
 
     def rows(self):
-        """Path of a node -> [tokens above it, window KV, window locks]."""
+        """Path of a node -> [tokens above it, window KV, how much is there, locks]."""
         rows = {}
         for node in islice(self.cache.nodes(), 60):
             path, data = _path(node), node.component_data[SWA]
             kind = "tombstone" if data.value is None else "live"
-            rows[path] = [len(path) - len(node), kind, data.lock_ref]
+            num_there = sum(slot in self.pools.window for slot in node.value(FULL))
+            rows[path] = [len(path) - len(node), kind, num_there, data.lock_ref]
         return dict(sorted(rows.items()))
 
     def state(self):
@@ -202,9 +203,10 @@ class Model:
     def rows(self):
         rows = {}
         for path in sorted(self.ends):
-            start, _ = self._nodes(path)[-1]
-            kind = "live" if path in self.live else "tombstone"
-            rows[path] = [start, kind, self._num_locks(path)]
+            start, end = self._nodes(path)[-1]
+            is_live = path in self.live
+            kind, num_there = ("live", end - start) if is_live else ("tombstone", 0)
+            rows[path] = [start, kind, num_there, self._num_locks(path)]
         return rows
 
     def state(self):
@@ -263,8 +265,11 @@ def draw_rows(rows) -> str:
     def label(path):
         if not path:
             return "root"
-        start, kind, locks = rows[path]
-        return f"{list(path[start:])}  {kind}, window locks {locks}"
+        start, kind, num_there, locks = rows[path]
+        return (
+            f"{list(path[start:])}  {kind}, window KV of {num_there} tokens is there, "
+            f"window locks {locks}"
+        )
 
     return draw_tree((), children, label)
 
@@ -377,12 +382,50 @@ def _(answer, check: Check):
     check.equal(
         world.rows(),
         {
-            (1, 2): [0, "tombstone", 0],
-            (1, 2, 3, 4): [2, "live", 0],
-            (1, 2, 3, 4, 5): [4, "live", 0],
+            (1, 2): [0, "tombstone", 0, 0],
+            (1, 2, 3, 4): [2, "live", 2, 0],
+            (1, 2, 3, 4, 5): [4, "live", 1, 0],
         },
         call="then B stores [1,2,3,4,5]",
         look="below prev_prefix_len B has the tree's own slots, and nothing to give",
+        draw=draw_rows,
+    )
+
+
+@test("what the newcomer has from the tree heals nothing")
+def _(answer, check: Check):
+    world = World(answer, 2)
+    world.request([1, 2, 3, 4], 4)
+    slots = array("i", [0, 1]) + world.pools.compute([1, 2, 3, 4], 2)
+    world.cache.insert(InsertParams(RadixKey([1, 2, 3, 4]), slots, 2))
+    check.equal(
+        world.rows(),
+        {(1, 2): [0, "tombstone", 0, 0], (1, 2, 3, 4): [2, "live", 2, 0]},
+        call="window 2; [1,2,3,4] is a tombstone; insert it with slots 0, 1 of the "
+        "tree and two new ones, prev_prefix_len 2",
+        look="below prev_prefix_len the slots are the tree's own",
+        draw=draw_rows,
+    )
+
+
+@test("of two halves the upper one is the older")
+def _(answer, check: Check):
+    world = World(answer, 2)
+    world.request([1, 2, 3, 4, 5, 6], 2)
+    world.match([1, 2, 3, 9])
+    world.cache.evict(EvictParams(0, 1))
+    check.equal(
+        world.rows(),
+        {
+            (1, 2): [0, "tombstone", 0, 0],
+            (1, 2, 3): [2, "tombstone", 0, 0],
+            (1, 2, 3, 4): [3, "live", 1, 0],
+            (1, 2, 3, 4, 5, 6): [4, "live", 2, 0],
+        },
+        call="window 2; store [1,...,6] without window KV for [1,2]; a match that "
+        "finds nothing usable cuts [3,4]; evict window KV of one token",
+        look="the upper half is evicted first, or the lower one is of no use: this "
+        "hook was right",
         draw=draw_rows,
     )
 
@@ -394,9 +437,9 @@ def _(answer, check: Check):
     check.equal(
         world.rows(),
         {
-            (1, 2): [0, "tombstone", 0],
-            (1, 2, 3, 4, 5): [2, "live", 0],
-            (1, 2, 3, 4, 5, 6, 7, 8): [5, "live", 0],
+            (1, 2): [0, "tombstone", 0, 0],
+            (1, 2, 3, 4, 5): [2, "live", 3, 0],
+            (1, 2, 3, 4, 5, 6, 7, 8): [5, "live", 3, 0],
         },
         call="window 3; store [1,...,8] without window KV for [1,2]",
         look="a lock then pins three tokens, not six: this hook was right",

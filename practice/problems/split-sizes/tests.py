@@ -310,17 +310,21 @@ def _(answer, check: Check):
 
 @test("the counters do not change", example=True)
 def _(answer, check: Check):
-    for locked, sizes in (False, (4, 0)), (True, (0, 4)):
+    for locked, sizes in (False, (2, 4, 0)), (True, (2, 0, 4)):
         tree = Tree(answer)
         tree.insert([1, 2, 3, 4], 10)
         if locked:
             tree.lock("a", [1, 2, 3, 4])
         tree.cache.split_node(tree.node(1), 3)
         check.equal(
-            (tree.cache.evictable_size(), tree.cache.protected_size()),
+            (
+                len(tree.rows()),
+                tree.cache.evictable_size(),
+                tree.cache.protected_size(),
+            ),
             sizes,
             call=f"insert [1,2,3,4]{'; lock it' if locked else ''}; split_node(its "
-            "node, 3); evictable and protected size",
+            "node, 3); number of nodes, evictable and protected size",
             look=f"a cut moves no token from one counter to another: {SIZES}",
         )
 
@@ -372,6 +376,13 @@ def _(answer, check: Check):
         [([1, 2], 3), ([3, 4], 1), ([7], 2)],
         call="insert [1,2,3,4] at tick 1 and [7] at tick 2; match [1,2,9] at tick 3",
         look="the match did not reach the lower half, which is older than [7] still",
+    )
+    tree.cache.split_node(tree.node(1, 3), 1)
+    check.equal(
+        [(row["tokens"], row["used at"]) for row in tree.rows()],
+        [([1, 2], 3), ([3], 3), ([4], 1), ([7], 2)],
+        call="the same; then split_node(the node of [3, 4], 1)",
+        look="self._make_node stamps the new node; leave both stamps as they are",
     )
 
 
