@@ -6,7 +6,6 @@ import random
 from array import array
 
 from grading import Check, NotApplicable, draw_tree, test
-
 from minisgl.kvcache.base import StaleHandleError
 from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.unified.full_component import FullComponent

@@ -7,7 +7,6 @@ from array import array
 from itertools import islice
 
 from grading import Check, NotApplicable, draw_tree, test
-
 from minisgl.kvcache.radix_key import RadixKey, unpack
 from minisgl.kvcache.unified.full_component import FullComponent
 from minisgl.kvcache.unified.node import ComponentType

@@ -6,7 +6,6 @@ import random
 from itertools import islice
 
 from grading import Check, NotApplicable, draw_table, test
-
 from minisgl.kvcache.unified.node import ComponentData, ComponentType, UnifiedTreeNode
 
 SWA, MAMBA = "SWA", "MAMBA"  # the lists are known by their component

@@ -7,7 +7,6 @@ from array import array
 from itertools import islice
 
 from grading import Check, NotApplicable, draw_tree, test
-
 from minisgl.kvcache.radix_key import TOKEN_BYTES, RadixKey, unpack
 from minisgl.kvcache.unified.node import ComponentType
 from minisgl.kvcache.unified.params import (
