@@ -4,7 +4,6 @@ import random
 from array import array
 
 from grading import NotApplicable, draw_tree, test
-
 from minisgl.errors import IntegrityError
 from minisgl.kvcache.base import EvictionError, LockError, StaleHandleError
 from minisgl.kvcache.radix_key import RadixKey

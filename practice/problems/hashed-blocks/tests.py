@@ -3,7 +3,6 @@
 import random
 
 from grading import NotApplicable, draw_table, test
-
 from minisgl.errors import PoolError
 
 CHAIN = (

@@ -7,7 +7,6 @@ import random
 from array import array
 
 from grading import NotApplicable, draw_tree, test
-
 from minisgl.kvcache.base import EvictionError, StaleHandleError
 from minisgl.kvcache.radix_key import RadixKey, namespace
 
