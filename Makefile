@@ -21,6 +21,7 @@ check: .venv/.stamp model
 
 test: .venv/.stamp model lint
 	$(PY) tools/steps.py check
+	$(PY) practice/judge.py verify
 	$(PY) -m pytest --ignore-glob='tests/test_ch*'
 
 lint: .venv/.stamp

@@ -20,6 +20,15 @@ from course.source import Definition, Function, Source, statements
 from practice.problems import Problem
 
 
+def must_have_place(problem: Problem) -> None:
+    """Raises CourseError for a problem that is no part of the package."""
+    if not problem.applies_to:
+        raise CourseError(
+            f"{problem.slug} stands alone: no place in the package is named for it",
+            "practice/judge.py list shows the others",
+        )
+
+
 def apply(problem: Problem, answer: str, workspace: Path) -> list[str]:
     """Write the answer's definitions into `workspace`: the paths that changed.
 
@@ -42,22 +51,24 @@ def apply(problem: Problem, answer: str, workspace: Path) -> list[str]:
 
 def changes(problem: Problem, answer: str, files: Mapping[str, str]) -> dict[str, str]:
     """Path -> new text of every file that the answer changes."""
-    if not problem.applies_to:
-        raise CourseError(
-            f"{problem.slug} stands alone: no place in the package is named for it",
-            "practice/judge.py list shows the others",
-        )
-    given = Source(answer, f"{problem.slug}.py")
+    given = Source(answer, f"{problem.slug}.py")  # accepted, so it is Python
     targets: dict[str, list[str]] = {}
     for target in problem.applies_to:
         path, name = _place(target, files)
         targets.setdefault(path, []).append(name)
     new = {}
     for path, names in targets.items():
-        text = _changed(given, Source(files[path], path), path, names)
+        text = _changed(given, _source(files[path], path), path, names)
         if text != files[path]:
             new[path] = text
     return new
+
+
+def _source(text: str, path: str) -> Source:
+    try:
+        return Source(text, path)
+    except (SyntaxError, ValueError) as error:
+        raise CourseError(f"your {path} is not Python: {error}", "correct it") from None
 
 
 def _package(workspace: Path) -> dict[str, str]:
@@ -82,7 +93,7 @@ def _place(target: str, files: Mapping[str, str]) -> tuple[str, str]:
             if path in files:
                 return path, ".".join(parts[cut:])
     raise CourseError(
-        f"your workspace has no minisgl/{'/'.join(parts[:-1])}.py for {target}",
+        f"your workspace has no module that {target} could be in",
         "apply to a workspace of this problem's chapter or a later one, with --to",
     )
 
@@ -108,8 +119,8 @@ def _changed(given: Source, theirs: Source, path: str, names: list[str]) -> str:
         edits += [_Edit(d.first, d.last, "") for d in more]  # a property's setter
         moved += new
     if extra := _needed(given, theirs, moved):
-        line = _last_import(theirs) + 1
-        edits.append(_Edit(line, line - 1, extra))
+        line, gap = _import_place(theirs)
+        edits.append(_Edit(line, line - 1, gap + extra))
     lines = theirs.lines.copy()
     for edit in sorted(edits, reverse=True):
         lines[edit.first - 1 : edit.last] = edit.text.splitlines()
@@ -169,7 +180,8 @@ def _needed(given: Source, theirs: Source, moved: list[Definition]) -> str:
                 first = min([statement.lineno, *_decorator_lines(statement)])
                 helpers.append(given.between(first, statement.end_lineno or first))
                 waiting.append(statement)
-    text = "".join(f"{line}\n" for line in sorted(imports))
+    imports.sort(key=lambda line: (line.startswith("from"), line))
+    text = "".join(f"{line}\n" for line in imports)
     return text + "".join(f"\n\n{helper}" for helper in helpers)
 
 
@@ -204,14 +216,16 @@ def _decorator_lines(statement: ast.stmt) -> list[int]:
     return [d.lineno for d in getattr(statement, "decorator_list", [])]
 
 
-def _last_import(source: Source) -> int:
-    """The line after which imports may go: the last import, or the docstring."""
+def _import_place(source: Source) -> tuple[int, str]:
+    """The line where imports may go, and what must stand before them."""
     body = source.tree.body
     ends = [
         node.end_lineno or 0
         for node in body
         if isinstance(node, ast.Import | ast.ImportFrom)
     ]
-    if not ends and ast.get_docstring(source.tree):
-        ends = [body[0].end_lineno or 0]
-    return max(ends, default=0)
+    if ends:
+        return max(ends) + 1, ""
+    if ast.get_docstring(source.tree):
+        return (body[0].end_lineno or 0) + 1, "\n"
+    return 1, ""

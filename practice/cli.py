@@ -261,9 +261,11 @@ def apply(
     from course.manifest import Course
 
     from practice.apply import apply as put
+    from practice.apply import must_have_place
 
     root, console = _root_of(context), out()
     problem = _find(root, slug)
+    must_have_place(problem)
     answer = answers.read(answers.place(root, slug), slug)
     workspace = to or default_workspace(Course.load(root), problem.chapter)
     if not workspace.is_dir():

@@ -204,8 +204,11 @@ class Check:
             if any(mention not in text for mention in mentions):
                 _fail(call, wanted, f"an error: {_summary(error)}", look)
             return
-        got, fault = _copied_or_fault(result, None)
-        _fail(call, wanted, f"no error, it {fault or f'returned {show(got)}'}", look)
+        try:
+            got = show(copied(result))
+        except NotPlain as fault:
+            got = _a(fault.kind)
+        _fail(call, wanted, f"no error, it returned {got}", look)
 
     def operations(
         self,
@@ -389,9 +392,9 @@ def _copied_or_fault(value: Any, wanted: Any) -> tuple[Any, str | None]:
     try:
         return copied(value), None
     except NotPlain as fault:
-        where = f" at {fault.place}" if fault.place else ""
-        instead = f", expected {_a(type(wanted).__name__)}" if not where else ""
-        return None, f"returned {_a(fault.kind)}{where}{instead}"
+        if fault.place:
+            return None, f"{_a(fault.kind)} at {fault.place}"
+        return None, f"{_a(fault.kind)}, not {_a(type(wanted).__name__)}"
 
 
 def _against(got: Any, wanted: Any) -> str:
@@ -1106,7 +1109,7 @@ class _Run:
         return {
             "call": _tested_call(error, self.tests_source),
             "expected": "no error",
-            "actual": f"an error: {_summary(error)}",
+            "actual": f"an error: {_explained(error)}",
             "look": _where(error),
             "operations": None,
             "expected_drawing": None,

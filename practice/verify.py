@@ -16,8 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course.errors import CourseError
+from course.manifest import Course
 from course.source import Function, is_stub
+from course.stack import Stack
 
+from practice.apply import changes
 from practice.problems import Problem
 from practice.sandbox import TEST_SECONDS, grade
 
@@ -157,7 +161,20 @@ def run(
 
 def _try(root: Path, case: Case) -> Outcome:
     result = grade(root, case.problem, case.answer, seconds=case.seconds)
-    return Outcome(case, fault_of(case, result))
+    return Outcome(case, fault_of(case, result) or _no_place(root, case))
+
+
+def _no_place(root: Path, case: Case) -> str:
+    """Why a solution does not go into the package of its chapter; "" if it does."""
+    if not (case.accepted and case.problem.applies_to):
+        return ""
+    files = Stack(Course.load(root)).files(case.problem.chapter)
+    sources = {path: data.decode() for path, data in files.items()}
+    try:
+        changes(case.problem, case.answer, sources)
+    except CourseError as error:
+        return f"cannot be applied: {error.message}"
+    return ""
 
 
 def fault_of(case: Case, result: dict[str, Any]) -> str:
