@@ -652,3 +652,19 @@ def test_the_script_runs_from_any_folder(course, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("Accepted: all 3 tests pass, 26 checks")
+
+
+def test_three_checks_in_a_row_do_not_see_each_other(course, judge):
+    solution = course.problem("free-list").solution
+    leaking = (
+        "\nimport builtins, heapq\nheapq.heappop = min\nbuiltins.len = lambda value: 3\n"
+        "def helper(pages):\n    return pages.popleft()\n"
+    )
+    write(course, "free-list", solution + leaking)
+    assert judge("check", "free-list")[0] == 1
+    write(course, "free-list", solution)
+    assert judge("check", "free-list")[0] == 0
+    using = solution.replace("self.free.popleft()", "helper(self.free)")
+    write(course, "free-list", using)
+    code, said = judge("check", "free-list")
+    assert code == 1 and "NameError: name 'helper' is not defined" in said
