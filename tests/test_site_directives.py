@@ -101,12 +101,12 @@ def test_a_caption_says_where_the_code_goes(
 def test_a_caption_links_the_file_now_finished_and_its_diff(course: PageCourse):
     course.pages[0] = "::: code counter.py Counter.add\n"
     html = course.write().html(1)
-    assert 'href="../code/01/counter.py.html#L-10">as of this chapter' in html
-    assert 'href="../code/02/counter.py.html">finished' in html
-    assert 'href="../code/01/counter.py.html#diff">diff' in html
+    assert 'href="code/01/counter.py.html#L-10">as of this chapter' in html
+    assert 'href="code/02/counter.py.html">finished' in html
+    assert 'href="code/01/counter.py.html#diff">diff' in html
     course.pages[2] = "# Later\n\n::: code counter.py Counter.add\n"
     html = course.write().html(3)
-    assert 'href="../code/02/counter.py.html#L-10">as of this chapter' in html
+    assert 'href="code/02/counter.py.html#L-10">as of this chapter' in html
     assert ">diff</a>" not in html  # chapter 3 does not change it
 
 
@@ -200,7 +200,7 @@ def test_all_exercises_are_listed_by_chapter(course: PageCourse):
     page = course.contents.page("docs/practice.md")
     html = renderer.directive(page, page.directives[0])
     assert "Chapter 1: The counter" in html
-    assert 'href="../01_counter/#exercise-count-things"' in html
+    assert 'href="site-root:01_counter/#exercise-count-things"' in html
     assert 'class="exercise-progress"' in html
 
 

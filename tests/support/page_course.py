@@ -110,11 +110,13 @@ class PageCourse(MiniCourse):
         return super()._entry(index).replace("retired", page, 1)
 
 
-def run_builder(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_builder(
+    name: str, folder: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
     """`mkdocs build` or `zensical build` in a folder."""
     tools = {"PYTHONPATH": str(REPO / "tools"), "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(
-        [sys.executable, "-m", name, "build"],
+        [sys.executable, "-m", name, "build", *options],
         cwd=folder,
         env=os.environ | tools,
         capture_output=True,

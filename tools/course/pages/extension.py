@@ -17,18 +17,18 @@ from markdown.preprocessors import Preprocessor
 from course.errors import CourseError
 from course.manifest import Course
 from course.pages.content import Contents
-from course.pages.render import Html, Renderer
+from course.pages.render import ROOT, Html, Renderer, page_url
 from course.pages.syntax import Page, inlines
 
 _SHOWN = ("steps/*", "examples/*", "tests/*.py", "docs/runs/*")
-ROOT = Path(__file__).resolve().parents[3]
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class CourseExtension(Extension):
     """`root` is the folder of the course; the default is this checkout."""
 
     def __init__(self, **options: object) -> None:
-        self.config = {"root": [str(ROOT), "the folder of the course"]}
+        self.config = {"root": [str(CHECKOUT), "the folder of the course"]}
         super().__init__(**options)
 
     def extendMarkdown(self, md: Markdown) -> None:
@@ -82,7 +82,7 @@ class _Expand(Preprocessor):
         for directive in reversed(page.directives):
             found = renderer.directive(page, directive)
             if isinstance(found, Html):
-                found = self.md.htmlStash.store(found)
+                found = self.md.htmlStash.store(found.replace(ROOT, self._root(page)))
             else:
                 found = "\n".join(
                     self._with_inlines(renderer, page, directive.line, text)
@@ -92,6 +92,17 @@ class _Expand(Preprocessor):
             new = ["", *found.split("\n"), ""]
             lines[directive.line - 1 : directive.last] = new
         return lines
+
+    def _root(self, page: Page) -> str:
+        """From the page to the site's root, as a link in HTML must say it here.
+
+        MkDocs corrects the links of Markdown only, and HTML has to say where things
+        will be: each page in a folder of its own. Zensical corrects all links, from
+        where the sources are.
+        """
+        is_final = "relpath" in self.md.treeprocessors  # MkDocs puts it there
+        path = page_url(page.path) if is_final else page.path.removeprefix("docs/")
+        return "../" * path.count("/")
 
     def _with_inlines(
         self, renderer: Renderer, page: Page, number: int, line: str

@@ -22,6 +22,7 @@ from course.pages.stages import HEAD
 from course.pages.syntax import Directive, Inline, Page
 from course.stack import PACKAGE
 
+ROOT = "site-root:"  # in links; the extension knows how far away the root is
 CODE = "code"  # where the pages of whole files are, below the site's root
 _LEVELS = {1: "easy", 2: "medium", 3: "hard"}
 
@@ -66,13 +67,13 @@ class Renderer:
         chapter = self.contents.need_chapter(page, directive)
         listing = self.contents.listing(page, directive)
         what = self._state(chapter, listing)
-        return self._listing(page, listing, what, self._links(page, chapter, listing))
+        return self._listing(listing, what, self._links(chapter, listing))
 
     def _example(self, page: Page, directive: Directive) -> Html:
-        return self._listing(page, self.contents.listing(page, directive))
+        return self._listing(self.contents.listing(page, directive))
 
     def _test(self, page: Page, directive: Directive) -> Html:
-        return self._listing(page, self.contents.listing(page, directive))
+        return self._listing(self.contents.listing(page, directive))
 
     def _output(self, page: Page, directive: Directive) -> Html:
         listing = self.contents.listing(page, directive)
@@ -97,13 +98,11 @@ class Renderer:
         kept = [t for t in text.splitlines() if not _is_diff_head(t)]
         links = ""
         if path in self.stages.files(chapter.number):
-            links = self._file_links(page, chapter, path)
+            links = self._file_links(chapter, path)
         caption = f"<code>{path}</code> as this chapter changes it{links}"
         return _figure("diff", caption, colour(kept, "diff"))
 
-    def _listing(
-        self, page: Page, listing: Listing, state: str = "", links: str = ""
-    ) -> Html:
+    def _listing(self, listing: Listing, state: str = "", links: str = "") -> Html:
         names = "".join(f" · {_title_of(name)}" for name in listing.names)
         caption = f"<code>{escape(listing.path)}</code>{names}"
         if state:
@@ -125,13 +124,11 @@ class Renderer:
         after = f", goes after <code>{escape(above)}</code>" if above else ""
         return f"new in this chapter{after}"
 
-    def _links(self, page: Page, chapter: Chapter, listing: Listing) -> str:
+    def _links(self, chapter: Chapter, listing: Listing) -> str:
         line = listing.spans[0].first if listing.spans else 1
-        return self._file_links(page, chapter, listing.path, f"#L-{line}")
+        return self._file_links(chapter, listing.path, f"#L-{line}")
 
-    def _file_links(
-        self, page: Page, chapter: Chapter, path: str, anchor: str = ""
-    ) -> str:
+    def _file_links(self, chapter: Chapter, path: str, anchor: str = "") -> str:
         now = self.stages.version(chapter.number, path)
         last = self.stages.versions(path)[-1]
         links = [(code_url(now, path) + anchor, "as of this chapter")]
@@ -139,8 +136,7 @@ class Renderer:
             links.append((code_url(last, path), "finished"))
         if now.number == chapter.number:
             links.append((code_url(now, path) + "#diff", "diff"))
-        root = to_root(page.path)
-        shown = " ".join(f'<a href="{root}{url}">{text}</a>' for url, text in links)
+        shown = " ".join(f'<a href="{ROOT}{url}">{text}</a>' for url, text in links)
         return f' <span class="listing-links">{shown}</span>'
 
     # The files of the stage
@@ -162,20 +158,18 @@ class Renderer:
                 at = at.setdefault(f"{part}/", {})  # type: ignore[assignment]
             at[path.rpartition("/")[2]] = path
         marks = dict.fromkeys(changed, "modified") | dict.fromkeys(new, "new")
-        body = self._branch(page, chapter, tree, marks)
+        body = self._branch(chapter, tree, marks)
         return _figure("files", f"Files so far: {len(files)} ({counts})", body)
 
-    def _branch(
-        self, page: Page, chapter: Chapter, tree: Mapping, marks: Mapping[str, str]
-    ) -> str:
+    def _branch(self, chapter: Chapter, tree: Mapping, marks: Mapping[str, str]) -> str:
         """The folders and files in one folder; what did not change is folded."""
         rows, same = [], []
         for name, item in sorted(tree.items(), key=lambda kv: (_is_file(kv[1]), kv[0])):
             if _is_file(item):
-                row = self._file_row(page, chapter, name, item, marks.get(item))
+                row = self._file_row(chapter, name, item, marks.get(item))
                 (rows if item in marks else same).append(row)
                 continue
-            inner = self._branch(page, chapter, item, marks)
+            inner = self._branch(chapter, item, marks)
             paths = _paths(item)
             if any(path in marks for path in paths):
                 rows.append(f"<li><code>{name}</code>{inner}</li>")
@@ -192,10 +186,10 @@ class Renderer:
         return f"<ul>{''.join(rows)}</ul>"
 
     def _file_row(
-        self, page: Page, chapter: Chapter, name: str, path: str, mark: str | None
+        self, chapter: Chapter, name: str, path: str, mark: str | None
     ) -> str:
         url = code_url(self.stages.version(chapter.number, path), path)
-        text = f'<a href="{to_root(page.path)}{url}"><code>{name}</code></a>'
+        text = f'<a href="{ROOT}{url}"><code>{name}</code></a>'
         if not mark:
             return f"<li>{text}</li>"
         said = f'<span class="mark-{mark}">{mark} in this chapter</span>'
@@ -228,7 +222,7 @@ class Renderer:
             needs, gives = entries.pop(chapter.number)
             title = escape(chapter.title)
             if chapter.page:
-                href = to_root(page.path) + page_url(chapter.page)
+                href = ROOT + page_url(chapter.page)
                 title = f'<a href="{href}">{title}</a>'
             rows.setdefault(chapter.part, []).append(
                 f"<tr><td>{chapter.number}</td><td>{title}</td>"
@@ -301,7 +295,7 @@ class Renderer:
             title = escape(problem.title)
             chapter = chapters.get(problem.chapter)
             if chapter and chapter.page:
-                href = to_root(page.path) + page_url(chapter.page)
+                href = ROOT + page_url(chapter.page)
                 title = f'<a href="{href}#exercise-{problem.slug}">{title}</a>'
             rows.setdefault(problem.chapter, []).append(
                 f'<li class="exercise-link" data-slug="{problem.slug}">{title} '
@@ -337,11 +331,6 @@ def page_url(page: str) -> str:
     if inside.name == "index.md":
         return "" if inside.parent == PurePosixPath() else f"{inside.parent}/"
     return f"{inside.with_suffix('')}/"
-
-
-def to_root(page: str) -> str:
-    """From a page of docs/ to the site's root: `` or `../` as often as needed."""
-    return "../" * page_url(page).count("/")
 
 
 def _figure(kind: str, caption: str, body: str) -> Html:
