@@ -289,20 +289,20 @@ def test_an_exercise_that_its_page_does_not_have_is_missed(course: PageCourse):
     course.add_problem()
     course.write()
     assert course.faults("exercises") == [
-        "docs/01_counter.md:1: ::: exercise count-things is missing"
+        "docs/02_store.md:1: ::: exercise counter-add is missing"
     ]
-    course.pages[0] += "\n::: exercise count-things\n"
+    course.pages[1] += "\n::: exercise counter-add\n"
     course.write()
     assert course.faults("exercises") == []
 
 
 def test_an_exercise_stands_on_the_page_of_its_chapter(course: PageCourse):
     course.add_problem()
-    course.pages[0] += "\n::: exercise count-things\n"
-    course.pages[1] += "\n::: exercise count-things\n"
+    course.pages[0] += "\n::: exercise counter-add\n"
+    course.pages[1] += "\n::: exercise counter-add\n"
     course.write()
     assert course.faults("directives") == [
-        "docs/02_store.md:7: count-things belongs to chapter 1"
+        "docs/01_counter.md:7: counter-add belongs to chapter 2"
     ]
 
 
@@ -330,3 +330,14 @@ def test_a_page_that_no_chapter_lists_is_reported(course: PageCourse):
         for p in result.problems
     ]
     assert "no chapter lists docs/07_extra.md" in messages
+
+
+def test_in_a_course_with_a_site_every_chapter_has_a_page(
+    course: PageCourse, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("course.verify._PAGES_REQUIRED", True)
+    course.pages.pop()
+    course.write()
+    course.put("mkdocs.yml", "")
+    folders = next(verify(Course.load(course.root)))
+    assert [p.message for p in folders.problems] == ["chapter 03 report has no page"]

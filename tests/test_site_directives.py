@@ -11,6 +11,8 @@ import pytest
 from course.errors import CourseError
 from course.pages.drawing import draw, parse_tree
 from course.pages.errors import PageError
+from course.pages.render import Renderer
+from course.pages.runs import Run
 from support.page_course import PageCourse
 
 
@@ -144,8 +146,6 @@ def test_example_output_and_tests_are_shown(course: PageCourse):
 
 
 def write_run(course: PageCourse, output: str, *, fingerprint: str = "") -> None:
-    from course.pages.runs import Run
-
     course.put("docs/runs/speed.py", "print(1)\n")
     course.put(
         "docs/runs/speed.toml",
@@ -179,28 +179,25 @@ def test_a_self_test_folds_its_answers(course: PageCourse):
 
 def test_an_exercise_has_what_the_script_looks_for(course: PageCourse):
     course.add_problem()
-    course.pages[0] = "::: exercise count-things\n"
-    html = course.write().html(1)
-    assert 'class="exercise" id="exercise-count-things"' in html
-    assert 'data-slug="count-things" data-chapter="1"' in html
-    assert '<h3 class="exercise-title">Count things' in html
+    course.pages[1] = "::: exercise counter-add\n"
+    html = course.write().html(2)
+    assert 'class="exercise" id="exercise-counter-add"' in html
+    assert 'data-slug="counter-add" data-chapter="2"' in html
+    assert '<h3 class="exercise-title">A counter that refuses' in html
     statement = html.partition('class="exercise-statement">')[2]
-    assert "<code>Counter</code>" in statement  # Markdown was made HTML
+    assert "<code>add(count)</code>" in statement  # Markdown was made HTML
     assert re.search(r'class="exercise-starter">.*<pre>.*</pre>', html, re.DOTALL)
 
 
 def test_all_exercises_are_listed_by_chapter(course: PageCourse):
     course.add_problem()
     course.extra["docs/practice.md"] = "::: problems\n"
-    course.pages[0] += "\n::: exercise count-things\n"
     course.write()
-    from course.pages.render import Renderer
-
     renderer = Renderer(course.contents)
     page = course.contents.page("docs/practice.md")
     html = renderer.directive(page, page.directives[0])
-    assert "Chapter 1: The counter" in html
-    assert 'href="site-root:01_counter/#exercise-count-things"' in html
+    assert "Chapter 2: The store" in html
+    assert 'href="site-root:02_store/#exercise-counter-add"' in html
     assert 'class="exercise-progress"' in html
 
 
@@ -288,7 +285,7 @@ BAD = {
     "::: files all\n": "1: ::: files takes nothing, not all",
     "::: test test_counts_ad_up\n": "1: .*did you mean test_counts_add_up",
     "::: run nothing\n": "1: there is no docs/runs/nothing.toml",
-    "::: exercise count-thing\n": "1: there is no practice/problems/count-thing; did y",
+    "::: exercise counter-ad\n": "1: there is no practice/problems/counter-ad; did y",
     "::: cod counter.py\n": "1: there is no directive ::: cod; did you mean code",
     ":::code counter.py\n": "1: ':::code counter.py' is no directive",
     "  ::: code counter.py\n": "1: '::: code counter.py' is no directive",

@@ -32,6 +32,13 @@ IMPORTING = "every module imports, from its own stage"
 NAMES = "every name to write is new or changed in its chapter"
 HINTS = "every name to write has its hints"
 LEFT = "no save was left half done"
+PAGES = [
+    "what a page shows exists at its chapter's stage",
+    "every line a chapter adds is on its page, or omitted there",
+    "names in code style exist at the page's stage",
+    "numbers say where they come from",
+    "every exercise is on its chapter's page",
+]
 RULES = [
     FOLDERS,
     PATCHES,
@@ -41,6 +48,7 @@ RULES = [
     HINTS,
     LEFT,
     TORCH_FREE,
+    *PAGES,
     IMPORTING,
 ]
 
@@ -248,7 +256,7 @@ def test_a_page_must_exist_when_the_manifest_lists_one(course):
         "steps/chapters.toml", 'slug = "two"', 'slug = "two"\npage = "docs/p.md"'
     )
     assert fault(course, FOLDERS) == "chapter 02 two has no page: docs/p.md"
-    course.write("docs/p.md", "# Two\n")
+    course.write("docs/p.md", "# Two\n\n::: code pool.py\n")
     assert broken(course) == {}
 
 
@@ -263,7 +271,7 @@ def test_a_page_must_exist_when_the_manifest_lists_one(course):
         "examples/ch04_four.py",
         "examples/ch02_two.txt",
         "tests/test_ch02_more.py",
-        "docs/ch02_two.md",
+        "docs/02_more.md",
     ],
 )
 def test_a_file_that_no_chapter_lists(course, path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,19 +27,6 @@ PAGES = [
     "# The store\n\n::: code store.py\n\n::: diff counter.py\n",
     "# The report\n\n::: code report.py :head lines\n",
 ]
-PROBLEM = """\
-+++
-title = "Count things"
-chapter = 1
-order = 10
-difficulty = 1
-+++
-Count with `Counter`, as in
-
-```python
-Counter().add(3)
-```
-"""
 MKDOCS = """\
 site_name: mini
 strict: true
@@ -72,10 +60,10 @@ class PageCourse(MiniCourse):
     def page(self, number: int) -> str:
         return f"docs/{number:02}_{SLUGS[number - 1]}.md"
 
-    def add_problem(self, slug: str = "count-things", text: str = PROBLEM) -> None:
-        self.extra[f"practice/problems/{slug}/problem.md"] = text
-        starter = "class Counter:\n    pass\n"
-        self.extra[f"practice/problems/{slug}/starter.py"] = starter
+    def add_problem(self) -> None:
+        """The exercise `counter-add`, of chapter 2."""
+        inside = Path("practice/problems/counter-add")
+        shutil.copytree(REPO / "tests/support/problems/counter-add", self.root / inside)
 
     @property
     def contents(self) -> Contents:

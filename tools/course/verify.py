@@ -30,6 +30,8 @@ from course.pages.content import Contents
 from course.pages.errors import PageError
 from course.stack import PACKAGE, Stack, read_patch, write_files
 
+# True once every chapter has its page: from then on, one without is a fault.
+_PAGES_REQUIRED = False
 _CHILD = Path(__file__).with_name("import_child.py")
 _LIMIT_S = 600
 _HINTS_PER_NAME = 3
@@ -110,6 +112,12 @@ class _Checker:
                         f"chapter {chapter.label} has no {what}: {path}",
                         _HOW_TO_ADD[what].format(n=chapter.number),
                     )
+            if _PAGES_REQUIRED and not chapter.page and self._has_site():
+                yield Problem(
+                    f"chapter {chapter.label} has no page",
+                    f'write docs/{chapter.stem}.md, and page = "docs/{chapter.stem}.md" '
+                    f"in {MANIFEST}",
+                )
             yield from self._retired_faults(chapter)
         listed = {path for c in chapters for path, _ in _belongings(c)} | {MANIFEST}
         for path in self._chapter_files():
@@ -117,6 +125,9 @@ class _Checker:
                 yield Problem(
                     f"no chapter lists {path}", f"list it in {MANIFEST}, or remove it"
                 )
+
+    def _has_site(self) -> bool:
+        return (self.root / "mkdocs.yml").is_file()
 
     def _chapter_files(self) -> list[str]:
         """Files that only a chapter can own."""

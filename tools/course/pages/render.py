@@ -17,7 +17,7 @@ from course.manifest import Chapter
 from course.pages.content import DOCS, Contents, Listing, self_test
 from course.pages.drawing import DrawingError, draw, parse_tree
 from course.pages.errors import nearest
-from course.pages.problems import Problem, problems, slugs
+from course.pages.problems import Problem, load_problem, problems, slugs
 from course.pages.stages import HEAD
 from course.pages.syntax import Directive, Inline, Page
 from course.stack import PACKAGE
@@ -278,8 +278,8 @@ class Renderer:
             near = nearest(slug, slugs(root))
             raise page.at(directive, f"there is no practice/problems/{slug}{near}")
         try:
-            problem = Problem.load(root, slug)
-        except (CourseError, OSError) as error:
+            problem = load_problem(root, slug)
+        except CourseError as error:
             raise page.at(directive, str(error)) from None
         chapter = self.contents.chapter_of(page.path)
         if chapter and problem.chapter != chapter.number:
