@@ -113,11 +113,9 @@ class _Checker:
                         _HOW_TO_ADD[what].format(n=chapter.number),
                     )
             if _PAGES_REQUIRED and not chapter.page and self._has_site():
-                yield Problem(
-                    f"chapter {chapter.label} has no page",
-                    f'write docs/{chapter.stem}.md, and page = "docs/{chapter.stem}.md" '
-                    f"in {MANIFEST}",
-                )
+                page = f"docs/{chapter.stem}.md"
+                hint = f'write it, and list it in {MANIFEST}: page = "{page}"'
+                yield Problem(f"chapter {chapter.label} has no page", hint)
             yield from self._retired_faults(chapter)
         listed = {path for c in chapters for path, _ in _belongings(c)} | {MANIFEST}
         for path in self._chapter_files():
