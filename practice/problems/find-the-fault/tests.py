@@ -184,6 +184,14 @@ def tree_of(answer, *prompts):
     return world
 
 
+def grow_branch(tree, depth):
+    """A branch of `depth` nodes of one token each; token and slot are the depth."""
+    tokens = array("i", range(depth))
+    tree.insert_prefix(RadixKey(tokens), tokens)
+    for end in range(depth - 1, 0, -1):
+        tree.match_prefix(RadixKey(tokens[:end]))  # splits off the last token
+
+
 @test("the sequence of the statement ends with nothing locked", example=True)
 def _(answer, check):
     world = tree_of(answer, [1, 2, 3, 4])
@@ -319,11 +327,9 @@ def _(answer, check):
 @test("a branch far deeper than Python's stack")
 def _(answer, check):
     depth = 1500
-    tokens = list(range(depth))
     world = Engine(answer)
-    for end in range(1, depth + 1):
-        world.tree.insert_prefix(RadixKey(tokens[:end]), array("i", tokens[:end]))
-    world.lock("A", tokens)
+    grow_branch(world.tree, depth)
+    world.lock("A", range(depth))
     call = f"lock a branch of {depth} nodes"
     look = "a loop, not a recursion"
     check.equal(world.sizes(), (0, depth), call=call, look=look)

@@ -10,7 +10,7 @@ CHAIN = (
     "the hash of the block before is part of what is hashed"
 )
 CHECK = (
-    "two contents may have the same hash: keep what a block is the hash of, and compare "
+    "two contents may have the same hash: keep what a block is the hash of and compare "
     "it before you trust the hash"
 )
 OWN_PREFIX = (

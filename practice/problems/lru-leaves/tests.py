@@ -251,6 +251,14 @@ def sizes(world):
     return world.tree.evictable_size, world.tree.protected_size
 
 
+def grow_branch(tree, depth):
+    """A branch of `depth` nodes of one token each; token and slot are the depth."""
+    tokens = array("i", range(depth))
+    tree.insert_prefix(RadixKey(tokens), tokens)
+    for end in range(depth - 1, 0, -1):
+        tree.match_prefix(RadixKey(tokens[:end]))  # splits off the last token
+
+
 @test("the oldest leaf goes, and no more than needed", example=True)
 def _(answer, check):
     world = grow(answer, [1, 2], [3, 4], [5, 6])
@@ -405,15 +413,12 @@ def _(answer, check):
 @test("a long conversation goes from its end to its beginning")
 def _(answer, check):
     depth = 1500
-    tokens = list(range(depth))
     world = Engine(answer)
-    tree = world.tree
-    for end in range(1, depth + 1):
-        tree.insert_prefix(RadixKey(tokens[:end]), array("i", tokens[:end]))
+    grow_branch(world.tree, depth)
     call = f"evict({depth}) of one branch of {depth} nodes"
     look = "a loop, not a recursion: a branch may be deeper than Python's stack"
-    freed = tree.evict(depth)
-    check.equal(freed, array("i", tokens[::-1]), call=call, look=look)
+    freed = world.evict(depth)
+    check.equal(freed, array("i", reversed(range(depth))), call=call, look=look)
 
 
 def random_life(seed, page_size):

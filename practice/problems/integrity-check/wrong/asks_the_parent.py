@@ -1,0 +1,68 @@
+"""Compares the locks of a child with those of its parent, and asks no receipt."""
+
+from __future__ import annotations
+
+from minisgl.errors import IntegrityError
+from minisgl.kvcache.radix_key import TOKEN_BYTES
+from minisgl.kvcache.radix_node import RadixTreeNode
+from minisgl.kvcache.radix_tree import RadixTree
+
+
+def check_tree(tree: RadixTree) -> None:
+    nodes = _check_shape(tree)
+    _check_locks(tree, nodes)
+    _check_sizes(tree, nodes)
+    _check_slots(nodes)
+
+
+def _check_shape(tree: RadixTree) -> list[RadixTreeNode]:
+    """All nodes but the root. They make a tree, or an error is raised."""
+    page_bytes = tree.page_size * TOKEN_BYTES
+    nodes, waiting = [], [tree.root_node]
+    while waiting:
+        node = waiting.pop()
+        for key, child in node.children.items():
+            if child.parent is not node:  # so nobody is visited twice
+                raise IntegrityError(f"{child} lies below {node}, not its parent")
+            page = key[1] if isinstance(key, tuple) and node.is_root() else key
+            if key != child.child_key or page != child.packed[:page_bytes]:
+                raise IntegrityError(f"{child} lies under {key!r}, not its first page")
+            if len(child.packed) != child.length * TOKEN_BYTES:
+                raise IntegrityError(f"{child} has {child.length} slots")
+            if not child.length or child.length % tree.page_size:
+                raise IntegrityError(f"{child} does not hold whole pages")
+            nodes.append(child)
+            waiting.append(child)
+    return nodes
+
+
+def _check_locks(tree: RadixTree, nodes: list[RadixTreeNode]) -> None:
+    for node in nodes:
+        if node.ref_count < 0:
+            raise IntegrityError(f"{node} is locked {node.ref_count}x")
+        if node.parent is not tree.root_node and (
+            node.ref_count > node.parent.ref_count
+        ):
+            raise IntegrityError(f"{node} is locked more often than {node.parent}")
+
+
+def _check_sizes(tree: RadixTree, nodes: list[RadixTreeNode]) -> None:
+    evictable = sum(node.length for node in nodes if not node.ref_count)
+    protected = sum(node.length for node in nodes) - evictable
+    held = tree.evictable_size, tree.protected_size
+    if held != (evictable, protected):
+        raise IntegrityError(
+            f"(evictable, protected) is {held}; the nodes add up to "
+            f"{(evictable, protected)}"
+        )
+
+
+def _check_slots(nodes: list[RadixTreeNode]) -> None:
+    owners: dict[int, RadixTreeNode] = {}
+    for node in nodes:
+        for slot in node.value:
+            if slot in owners:
+                raise IntegrityError(
+                    f"slot {slot} is in two places: {owners[slot]} and {node}"
+                )
+            owners[slot] = node

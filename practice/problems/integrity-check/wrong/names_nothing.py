@@ -1,0 +1,70 @@
+"""Finds everything and says nothing of what it found."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from minisgl.errors import IntegrityError
+from minisgl.kvcache.radix_key import TOKEN_BYTES
+from minisgl.kvcache.radix_node import RadixTreeNode
+from minisgl.kvcache.radix_tree import RadixTree
+
+
+def check_tree(tree: RadixTree) -> None:
+    nodes = _check_shape(tree)
+    _check_locks(tree, nodes)
+    _check_sizes(tree, nodes)
+    _check_slots(nodes)
+
+
+def _check_shape(tree: RadixTree) -> list[RadixTreeNode]:
+    """All nodes but the root. They make a tree, or an error is raised."""
+    page_bytes = tree.page_size * TOKEN_BYTES
+    nodes, waiting = [], [tree.root_node]
+    while waiting:
+        node = waiting.pop()
+        for key, child in node.children.items():
+            if child.parent is not node:  # so nobody is visited twice
+                raise IntegrityError("the tree is damaged")
+            page = key[1] if isinstance(key, tuple) and node.is_root() else key
+            if key != child.child_key or page != child.packed[:page_bytes]:
+                raise IntegrityError("the tree is damaged")
+            if len(child.packed) != child.length * TOKEN_BYTES:
+                raise IntegrityError("the tree is damaged")
+            if not child.length or child.length % tree.page_size:
+                raise IntegrityError("the tree is damaged")
+            nodes.append(child)
+            waiting.append(child)
+    return nodes
+
+
+def _check_locks(tree: RadixTree, nodes: list[RadixTreeNode]) -> None:
+    in_tree = {tree.root_node, *nodes}
+    counts: Counter[RadixTreeNode] = Counter()
+    for handle in tree.receipts:
+        node = handle.node
+        if node not in in_tree:
+            raise IntegrityError("the tree is damaged")
+        while node is not tree.root_node:
+            counts[node] += 1
+            node = node.parent
+    for node in nodes:
+        if node.ref_count != counts[node]:
+            raise IntegrityError("the tree is damaged")
+
+
+def _check_sizes(tree: RadixTree, nodes: list[RadixTreeNode]) -> None:
+    evictable = sum(node.length for node in nodes if not node.ref_count)
+    protected = sum(node.length for node in nodes) - evictable
+    held = tree.evictable_size, tree.protected_size
+    if held != (evictable, protected):
+        raise IntegrityError("the tree is damaged")
+
+
+def _check_slots(nodes: list[RadixTreeNode]) -> None:
+    owners: dict[int, RadixTreeNode] = {}
+    for node in nodes:
+        for slot in node.value:
+            if slot in owners:
+                raise IntegrityError("the tree is damaged")
+            owners[slot] = node
