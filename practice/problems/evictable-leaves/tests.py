@@ -118,6 +118,11 @@ class Leaves:
         self.leaves[name].children.clear()
         self.queue.add(self.leaves[name])
 
+    def places(self):
+        """The names in `_in_order`, and those in the heap."""
+        in_order = "".join(leaf.name for leaf in self.queue._in_order)
+        return in_order, "".join(sorted(leaf.name for _, leaf in self.queue._late))
+
     def pop(self, count=1):
         """The names of the next `count` leaves."""
         names = []
@@ -191,6 +196,25 @@ def _(answer, check):
     leaves.unlock("d", "a", "c")
     call += "; unlock d, a, c; pop 4"
     check.equal(leaves.pop(4), ["a", "c", "d", "f"], call=call, look=JOINS)
+
+
+@test("only a leaf that joins with an older stamp waits in the heap")
+def _(answer, check):
+    leaves = Leaves(answer, "abcde")
+    look = "who was used just now goes to the end of `_in_order`, which takes one step"
+    call = "add a to e"
+    check.equal(leaves.places(), ("abcde", ""), call=call, look=look)
+    leaves.use("b")
+    check.equal(leaves.places(), ("acdeb", ""), call=f"{call}; use b", look=look)
+    leaves.get_child("d")
+    leaves.get_child("b")
+    call += "; use b; d and b get a child"
+    check.equal(leaves.places(), ("ace", ""), call=call, look="they are no leaves now")
+    leaves.lose_child("d")
+    leaves.lose_child("b")
+    call += "; and lose it"
+    look = "d is older than b, which was the newest; b joins as the newest again"
+    check.equal(leaves.places(), ("aceb", "d"), call=call, look=look)
 
 
 def leaves_in_the_heap(answer):
