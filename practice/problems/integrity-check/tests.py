@@ -4,7 +4,6 @@ import random
 from array import array
 
 from grading import draw_tree, test
-
 from minisgl.errors import IntegrityError
 from minisgl.kvcache import radix_tree, tree_check
 from minisgl.kvcache.radix_key import RadixKey

@@ -4,7 +4,6 @@ import random
 from array import array
 
 from grading import draw_tree, test
-
 from minisgl.errors import IntegrityError
 from minisgl.kvcache.base import EvictionError
 from minisgl.kvcache.radix_key import InvalidKeyError, RadixKey
