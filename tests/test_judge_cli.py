@@ -657,7 +657,8 @@ def test_the_script_runs_from_any_folder(course, tmp_path):
 def test_three_checks_in_a_row_do_not_see_each_other(course, judge):
     solution = course.problem("free-list").solution
     leaking = (
-        "\nimport builtins, heapq\nheapq.heappop = min\nbuiltins.len = lambda value: 3\n"
+        "\nimport builtins, heapq\nheapq.heappop = min\n"
+        "builtins.len = lambda value: 3\n"
         "def helper(pages):\n    return pages.popleft()\n"
     )
     write(course, "free-list", solution + leaking)
