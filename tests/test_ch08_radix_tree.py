@@ -675,6 +675,10 @@ CORRUPTIONS = {
         lambda tree, upper, leaf: tree.root_node.children.clear(),
         r"a receipt is out for node \[1, 2\], which is not in the tree",
     ),
+    "be its own parent": (
+        lambda tree, upper, leaf: setattr(upper, "parent", upper),
+        r"a receipt for 2 tokens is out, and the path of node \[1, 2\]",
+    ),
     "be missing from the queue": (
         lambda tree, upper, leaf: tree.leaves.discard(leaf),
         r"not queued: \[node \[3, 4\]\]",

@@ -58,11 +58,12 @@ def _count_receipts(tree: RadixTree) -> Counter[RadixTreeNode]:
     """How many locked receipts need each node."""
     counts: Counter[RadixTreeNode] = Counter()
     for handle in tree.receipts:
-        length, node = 0, handle.node
-        while node.parent is not None:
-            counts[node] += 1
+        length, node, path = 0, handle.node, set()
+        while node.parent is not None and node not in path:  # parents in a ring end too
+            path.add(node)
             length += node.length
             node = node.parent
+        counts.update(path)
         if node is not tree.root_node or length != handle.cached_len:
             _fail(
                 f"a receipt for {handle.cached_len} tokens is out, and the path of "
