@@ -297,6 +297,8 @@ def verify_problems(
 ) -> None:
     """Prove the problems: right answers are accepted, and nothing else is.
 
+    What was proved before and has not changed is not tried again ("cached").
+
     Examples:
 
     * practice/judge.py verify
@@ -317,7 +319,8 @@ def verify_problems(
     table = Table("problem", "answers", "faults", box=None, pad_edge=False)
     for problem in chosen:
         bad = sum(outcome.case.problem is problem for outcome in faults)
-        table.add_row(problem.slug, str(counts[problem.slug]), str(bad or "none"))
+        tried = str(counts[problem.slug] or "cached")
+        table.add_row(problem.slug, tried, str(bad or "none"))
     console.print(table)
     for outcome in faults:
         where = f"{outcome.case.problem.slug}, {outcome.case.name}: "
@@ -327,7 +330,11 @@ def verify_problems(
             f"{len(faults)} of {len(outcomes)} answers fare as they must not",
             f"practice/judge.py verify {faults[0].case.problem.slug}",
         )
-    console.print(f"{len(outcomes)} answers fare as they must.", style="green")
+    cached = sum(not count for count in counts.values())
+    console.print(
+        f"{len(outcomes)} answers fare as they must; {cached} problems cached",
+        style="green",
+    )
 
 
 @app.command("progress")

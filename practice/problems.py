@@ -84,7 +84,7 @@ def slugs(root: Path) -> list[str]:
 def load_all(root: Path) -> list[Problem]:
     """Every problem, in the order of the list. Raises ProblemError."""
     problems = [load(root / PROBLEMS / slug) for slug in slugs(root)]
-    return sorted(problems, key=lambda problem: (problem.order, problem.slug))
+    return sorted(problems, key=lambda p: (p.chapter, p.order, p.slug))
 
 
 def load(folder: Path) -> Problem:

@@ -30,6 +30,25 @@ def test_good_problems_have_no_fault(course, capsys):
     assert "answers fare as they must" in said
 
 
+def test_what_was_proved_is_tried_again_only_when_it_changes(course, capsys):
+    def tried() -> list[list[str]]:
+        assert main(course.root, ["verify"]) == 0
+        said = capsys.readouterr().out
+        return [line.split()[:2] for line in said.splitlines()[1:3]]
+
+    first = tried()
+    assert [row[0] for row in first] == ["counter-add", "free-list"]
+    assert "cached" not in (first[0][1], first[1][1])
+    assert tried() == [["counter-add", "cached"], ["free-list", "cached"]]
+    course.edit("free-list/tests.py", "Random(7)", "Random(9)")
+    assert tried() == [["counter-add", "cached"], first[1]]
+
+
+def test_a_problem_with_a_fault_is_not_remembered(course):
+    course.edit("free-list/problem.md", "checks = 26", "checks = 27")
+    assert faults(course) and faults(course)
+
+
 def test_a_fault_is_told_and_fails_the_command(course, capsys):
     course.edit("free-list/problem.md", "checks = 26", "checks = 27")
     assert main(course.root, ["verify", "free-list"]) == 1
