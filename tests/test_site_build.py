@@ -68,6 +68,23 @@ def test_a_broken_link_or_anchor_fails_the_build(tmp_path: Path):
     assert course.write().build().returncode != 0
 
 
+def test_pages_load_the_browsers_files_once_they_are_built(tmp_path: Path):
+    course = PageCourse(tmp_path).write()
+    assert course.build().returncode == 0
+    page = tmp_path / "site/01_counter/index.html"
+    assert "assets/practice" not in page.read_text()
+    for name in ("manifest.json", "exercise.js", "exercise.css", "chunks/a.js"):
+        course.put(f"build/web/{name}", "{}")
+    assert course.build().returncode == 0
+    loaded = [url for url in Seen(page.read_text()).loaded if "practice" in url]
+    assert sorted(loaded) == [
+        "../assets/practice/exercise.css",
+        "../assets/practice/exercise.js",
+    ]
+    assert re.search(r'<script[^>]*exercise\.js" type="module"', page.read_text())
+    assert (tmp_path / "site/assets/practice/chunks/a.js").is_file()
+
+
 # --- the real site --------------------------------------------------------------------
 
 

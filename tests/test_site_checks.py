@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from course.cli import main
 from course.manifest import Course
 from course.pages.numbers import unsourced
 from course.verify import verify
@@ -341,3 +342,27 @@ def test_in_a_course_with_a_site_every_chapter_has_a_page(
     course.put("mkdocs.yml", "")
     folders = next(verify(Course.load(course.root)))
     assert [p.message for p in folders.problems] == ["chapter 03 report has no page"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["pages", "2"], 0, "ok   every line a chapter adds"),
+        (["pages"], 1, "docs/01_counter.md:7: `ConTer`"),
+        (["pages", "1"], 1, "docs/01_counter.md:7: `ConTer`"),
+        (["pages", "9"], 2, "there is no chapter 9"),
+    ],
+)
+def test_the_command_checks_all_pages_or_those_of_some_chapters(
+    course: PageCourse,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    code: int,
+    said: str,
+):
+    course.pages[0] += "\n`ConTer`\n"
+    course.write()
+    monkeypatch.setattr("sys.argv", ["steps.py", *words])
+    assert main(course.root) == code
+    assert said in "".join(capsys.readouterr())
