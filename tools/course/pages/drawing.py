@@ -84,10 +84,10 @@ def draw(root: Node, caption: str) -> str:
     tops = [0.0]
     for count in rows:
         tops.append(tops[-1] + count * _LINE_HEIGHT + _PAD + _LEVEL)
-    height = tops[-1] - _LEVEL + 2
+    height = tops[-1] - _LEVEL + 4
     parts = [
-        f'<svg class="tree" role="img" viewBox="-1 -1 {width + 2:.0f} {height:.0f}" '
-        f'style="max-width: {width + 2:.0f}px" xmlns="http://www.w3.org/2000/svg">',
+        f'<svg class="tree" role="img" viewBox="-2 -2 {width + 4:.0f} {height:.0f}" '
+        f'style="max-width: {width + 4:.0f}px" xmlns="http://www.w3.org/2000/svg">',
         f"<title>{escape(caption)}</title><desc>{escape(spoken(root))}</desc>",
     ]
     for node in nodes:
@@ -118,11 +118,14 @@ def _place(node: Node, left: float) -> float:
     right = left
     for child in node.children:
         right = _place(child, right) + _GAP
-    right = max(right - _GAP if node.children else left, left + node.width)
+    span = max(0, right - _GAP - left)
+    if span < node.width:  # wider than what is below it: that moves to the middle
+        for below in _flat(node)[1:]:
+            below.x += (node.width - span) / 2
     inner = [child.x for child in node.children]
     node.x = (inner[0] + inner[-1]) / 2 if inner else left + node.width / 2
     node.x = max(node.x, left + node.width / 2)
-    return max(right, node.x + node.width / 2)
+    return max(left + span, node.x + node.width / 2)
 
 
 def _box_height(node: Node) -> float:
