@@ -363,11 +363,13 @@ def test_an_import_keeps_what_was_accepted_on_either_side(course, judge, tmp_pat
         tmp_path / "here.json",
         free_list=entry(True, "mine, accepted", 2),
         counter_add=entry(False, "mine, tried", 5),
+        both=entry(True, "mine, accepted", 1),
     )
     there = browser_file(
         tmp_path / "there.json",
         free_list=entry(False, "theirs, tried", 7),
         counter_add=entry(True, "theirs, accepted", 1),
+        both=entry(True, "theirs, accepted", 1),
         gone=entry(True, "a problem of another version", 1),
     )
     judge("progress", "--import", here)
@@ -377,6 +379,7 @@ def test_an_import_keeps_what_was_accepted_on_either_side(course, judge, tmp_pat
     assert problems["free-list"] == entry(True, "mine, accepted", 7) | {"hints": 0}
     assert problems["counter-add"]["answer"] == "theirs, accepted"
     assert problems["counter-add"]["tries"] == 5
+    assert problems["both"]["answer"] == "mine, accepted"
     assert "gone" in problems
 
 
