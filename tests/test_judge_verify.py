@@ -138,9 +138,13 @@ def test_tests_that_are_too_weak_are_found_out(course, body, accepted):
 
 
 def test_a_solution_without_a_place_in_the_package_is_a_fault(course):
-    course.edit("counter-add/problem.md", "counter.Counter.add", "counter.Counter.gone")
-    assert "solution" in faults(course, "counter-add")
-    course.edit("counter-add/problem.md", "Counter.gone", "Counter.__init__")
+    """A module that needs torch is not in an answer's reach, but it must be there."""
+    course.edit("counter-add/problem.md", "counter.Counter.add", "absent.Counter.add")
+    assert faults(course, "counter-add") == {
+        "solution": "cannot be applied: your workspace has no module that "
+        "absent.Counter.add could be in"
+    }
+    course.edit("counter-add/problem.md", "absent.Counter.add", "counter.Counter.gone")
     assert "solution" in faults(course, "counter-add")
 
 
