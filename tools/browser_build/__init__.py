@@ -1,0 +1,1 @@
+"""Builds what the pages load: Python for the browser, wheels, exercises, scripts."""
