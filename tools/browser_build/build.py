@@ -25,9 +25,9 @@ from course.manifest import Course
 
 from browser_build.node import NodeTools
 from browser_build.problems import problems_by_chapter
-from browser_build.wheels import make_wheels, stage_sources
+from browser_build.wheels import make_stdlib, make_wheels, stage_sources
 
-RUNTIME = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip")
+RUNTIME = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm")
 ENTRIES = ("exercise.js", "exercise.css", "runtime.js", "worker.js")
 
 _INPUTS = ("steps", "practice", "tools/browser_build", "tools/course")
@@ -94,14 +94,18 @@ def _fill(root: Path, dest: Path, cache: Path) -> None:
     node.install()
     node.bundle(ENTRIES, dest)
 
-    pyodide = node.web / "node_modules" / "pyodide"
     version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     wheels = make_wheels(node, stage_sources(course), version, cache)
-    _copy([pyodide / name for name in RUNTIME], dest / "runtime")
+    _copy([node.pyodide / name for name in RUNTIME], dest / "runtime")
+    _copy(sorted(make_stdlib(node, cache).iterdir()), dest / "runtime")
     _copy(sorted(wheels.iterdir()), dest / "runtime")
 
-    python = [root / "practice" / "grading.py", *sorted(node.web.glob("python/*.py"))]
-    _copy(python, dest / "python")
+    shutil.copytree(
+        node.web / "python",
+        dest / "python",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    _copy([root / "practice" / "grading.py"], dest / "python")
     for number, problems in problems_by_chapter(root).items():
         target = dest / "chapters" / f"{number:02}" / "problems.json"
         target.parent.mkdir(parents=True)

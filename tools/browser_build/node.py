@@ -27,6 +27,11 @@ class NodeTools:
         self.web = web
         self.package = json.loads((web / "package.json").read_text())
 
+    @property
+    def pyodide(self) -> Path:
+        """The folder of the installed npm package."""
+        return self.web / "node_modules" / "pyodide"
+
     def install(self) -> None:
         """`npm ci`, unless these very packages are installed already."""
         self._check_node()
@@ -62,7 +67,7 @@ class NodeTools:
             "mend the file that esbuild names",
         )
 
-    def run_script(self, script: str, *arguments: Path) -> None:
+    def run_script(self, script: str, *arguments: str | Path) -> None:
         """Run a script of practice/web under Node."""
         self._run(
             [_find("node"), script, *map(str, arguments)],

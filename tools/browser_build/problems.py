@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import tomllib
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-_SHOWN = ("title", "chapter", "order", "difficulty", "defines", "checks", "hints")
+from problems import Problem, load_all
+
+_KEPT_BACK = ("applies_to", "wrong", "wrong_answers")
 
 
 def problems_by_chapter(root: Path) -> dict[int, list[dict[str, Any]]]:
     """Chapter -> its problems in order, ready for `json.dumps`."""
     chapters: dict[int, list[dict[str, Any]]] = {}
-    for folder in sorted((root / "practice" / "problems").glob("*/")):
-        _, front, statement = (folder / "problem.md").read_text().split("+++\n", 2)
-        facts = tomllib.loads(front)
-        problem = {"slug": folder.name} | {key: facts[key] for key in _SHOWN}
-        problem["statement"] = statement.strip() + "\n"
-        for part in ("starter", "solution", "tests"):
-            problem[part] = (folder / f"{part}.py").read_text()
-        chapters.setdefault(facts["chapter"], []).append(problem)
-    for problems in chapters.values():
-        problems.sort(key=lambda problem: problem["order"])
+    for problem in load_all(root):
+        chapters.setdefault(problem.chapter, []).append(for_page(problem))
     return chapters
+
+
+def for_page(problem: Problem) -> dict[str, Any]:
+    """A problem without what only its authors need."""
+    facts = asdict(problem) | {"required": problem.required, "holes": problem.holes}
+    return {key: value for key, value in facts.items() if key not in _KEPT_BACK}

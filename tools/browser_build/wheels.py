@@ -1,7 +1,8 @@
-"""One wheel per chapter: the torch-free modules of its stage, compiled for Pyodide.
+"""What is compiled for Pyodide: its standard library, and one wheel per chapter with
+the torch-free modules of that stage.
 
-Pyodide itself packs and compiles them, under Node, so that neither the Python nor the
-zlib of this machine shows in the result: the same modules give the same bytes.
+Pyodide itself compiles and packs, under Node, so that neither the Python nor the zlib of
+this machine shows in the result: the same modules give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 from course.errors import CheckFailed
@@ -22,7 +24,6 @@ from course.stack import Stack
 from browser_build.node import NodeTools
 
 _REQUIREMENTS = "packaging/requirements.txt"
-_PARTS = (_REQUIREMENTS, "packaging/make_wheels.py", "packaging/run.mjs")
 _COMPILE_AGAIN = "rm -r build/web-cache practice/web/node_modules, then build again"
 
 
@@ -60,20 +61,41 @@ def make_wheels(
         version: of the package, for the wheels' names.
         cache: a folder that keeps the downloads and the last result.
     """
-    runtime = node.web / "node_modules" / "pyodide"
-    info = json.loads((runtime / "pyodide-lock.json").read_text())["info"]
+    info = json.loads((node.pyodide / "pyodide-lock.json").read_text())["info"]
     asked = json.dumps({"version": version, "info": info, "stages": sources})
-    parts = [asked.encode(), node.package["dependencies"]["pyodide"].encode()]
-    parts += [(node.web / part).read_bytes() for part in _PARTS]
-    made = cache / f"wheels-{_digest(parts)}"
+    inputs = {"stages.json": asked.encode()}
+    return _made(node, cache, "make_wheels.py", inputs, check_magic)
+
+
+def make_stdlib(node: NodeTools, cache: Path) -> Path:
+    """A folder with the compiled python_stdlib.zip; made only if it is not there."""
+    name = "python_stdlib.zip"
+    inputs = {name: (node.pyodide / name).read_bytes()}
+    return _made(node, cache, "make_stdlib.py", inputs, lambda folder: None)
+
+
+def _made(
+    node: NodeTools,
+    cache: Path,
+    script: str,
+    inputs: dict[str, bytes],
+    check: Callable[[Path], None],
+) -> Path:
+    """What a script of packaging/ makes of these files, checked and kept."""
+    parts = [*inputs.values(), node.package["dependencies"]["pyodide"].encode()]
+    for part in (_REQUIREMENTS, "packaging/run.mjs", f"packaging/{script}"):
+        parts.append((node.web / part).read_bytes())
+    name = script.removesuffix(".py")
+    made = cache / f"{name}-{_digest(parts)}"
     if not made.exists():
         work = cache / "work"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        (work / "stages.json").write_text(asked)
-        node.run_script("packaging/run.mjs", work, _packaging_tools(node, cache))
-        check_magic(work / "out")
-        for old in cache.glob("wheels-*"):
+        for file, content in inputs.items():
+            (work / file).write_bytes(content)
+        node.run_script("packaging/run.mjs", script, work, _downloads(node, cache))
+        check(work / "out")
+        for old in cache.glob(f"{name}-*"):
             shutil.rmtree(old)
         (work / "out").rename(made)
     return made
@@ -105,8 +127,8 @@ def check_magic(folder: Path) -> None:
                 )
 
 
-def _packaging_tools(node: NodeTools, cache: Path) -> Path:
-    """The wheels that make_wheels.py imports, downloaded once, checked by hash."""
+def _downloads(node: NodeTools, cache: Path) -> Path:
+    """The wheels that those scripts import, downloaded once, checked by hash."""
     requirements = node.web / _REQUIREMENTS
     tools = cache / f"tools-{_digest([requirements.read_bytes()])}"
     if not tools.exists():
