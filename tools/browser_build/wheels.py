@@ -1,8 +1,8 @@
 """What is compiled for Pyodide: its standard library, and one wheel per chapter with
 the torch-free modules of that stage.
 
-Pyodide itself compiles and packs, under Node, so that neither the Python nor the zlib of
-this machine shows in the result: the same modules give the same bytes.
+Pyodide itself compiles and packs, under Node, so that neither the Python nor the zlib
+of this machine shows in the result: the same modules give the same bytes.
 """
 
 from __future__ import annotations
