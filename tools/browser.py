@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "practice"))
 
 
 def _use_venv() -> None:
@@ -20,6 +19,7 @@ def _use_venv() -> None:
 
 
 def _main() -> int:
+    sys.path.append(str(ROOT))  # for the practice package
     try:
         from browser_build.cli import main
     except ModuleNotFoundError as error:

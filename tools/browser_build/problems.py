@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from problems import Problem, load_all
+from practice.problems import Problem, load_all
 
 _KEPT_BACK = ("applies_to", "wrong", "wrong_answers")
 

@@ -58,6 +58,11 @@ class Runtime {
     return this.#start().ready;
   }
 
+  // Whether a worker waits to take over at once.
+  get hasSpare() {
+    return Boolean(this.#spare?.isReady);
+  }
+
   run(problem, answer, { onPlan = () => {}, onTest = () => {} } = {}) {
     const handlers = { onPlan, onTest };
     return this.#inTurn(() => this.#grade(problem, answer, handlers));
@@ -104,8 +109,8 @@ class Runtime {
         return event.event === "result" ? event : undefined;
       });
     } catch (error) {
-      if (error.name === "TimeOut") return run.ended("timed out", error.message);
-      if (error.name === "Fatal") return run.ended("error", error.message);
+      if (error.name === "TimeOut") return run.stopped(error.message);
+      if (error.name === "Died") return run.died(error.message);
       throw error;
     }
     if (!done.reusable) this.#replace();
@@ -123,7 +128,9 @@ class Runtime {
 
   #limitTime(python) {
     const seconds = this.#limits.testSeconds;
-    python.limit(seconds, () => this.#replace("TimeOut", `no end after ${seconds} s`));
+    python.limit(seconds, () =>
+      this.#replace("TimeOut", `did not end within ${seconds} s`),
+    );
   }
 
   #start() {
@@ -149,7 +156,7 @@ class Runtime {
 
   #python() {
     const python = new Python(this.#base, this.chapter, this.#limits.loadSeconds);
-    python.onFatal = (message) => this.#replace("Fatal", message);
+    python.onDeath = (message) => this.#replace("Died", message);
     python.ready.then(
       () => this.#refill(),
       () => {
@@ -219,7 +226,7 @@ class Python {
   }
 
   #broken(message) {
-    if (this.isReady) this.onFatal(message);
+    if (this.isReady) this.onDeath(message);
     else this.end(failure("NoRuntime", `Python cannot be loaded here: ${message}`));
   }
 
@@ -241,12 +248,15 @@ class Python {
   }
 }
 
-// What is known of a run while it runs: enough for a result if it never ends.
+// What is known of a run while it runs: enough for a result if it never ends. The words
+// are those of the local judge (practice/record.py).
 class Run {
   #problem;
-  #records = [];
-  #current = -1;
-  #output = "";
+  #tests = [];
+  #step = null; // what runs: -1 the loading of the answer, then the tests
+  #doing = "starting";
+  #printed = "";
+  #found = null; // a failure that is being shrunk
 
   constructor(problem) {
     this.#problem = problem;
@@ -254,40 +264,59 @@ class Run {
 
   take(event) {
     if (event.event === "plan") {
-      this.#records = event.tests.map(({ name }) => unrun(name));
+      this.#tests = event.tests.map(({ name }) => notRun(name));
     } else if (event.event === "start") {
-      this.#current = event.index;
-      this.#output = "";
+      this.#step = event.index;
+      this.#doing = event.name;
+      this.#printed = "";
+      this.#found = null;
     } else if (event.event === "output") {
-      this.#output += event.text;
+      this.#printed += event.text;
     } else if (event.event === "found") {
-      this.#records[event.index].failure = event.failure;
+      this.#found = event;
     } else if (event.event === "test") {
-      this.#records[event.index] = event.record;
+      this.#tests[event.index] = event.record;
     }
   }
 
-  // The result of a run that did not come to its end.
-  ended(status, why) {
-    const tests = this.#records;
-    const name = tests[this.#current]?.name ?? "loading your answer";
-    if (this.#current >= 0) {
-      const record = tests[this.#current];
-      tests[this.#current] = { ...record, status, message: why, output: this.#output };
+  stopped(problem) {
+    if (!this.#tests.length) {
+      return this.#result("no result", "the tests of this problem did not start in time");
     }
+    this.#close("timed out", `${problem}: look for a loop that nothing makes end`);
+    return this.#result("rejected", `${this.#doing}: ${problem}`);
+  }
+
+  died(problem) {
+    this.#close("error", problem);
+    return this.#result("no result", `${this.#doing}: ${problem}`);
+  }
+
+  // Say of the running test how it ended; a failure that it met goes first.
+  #close(status, message) {
+    const test = this.#tests[this.#step];
+    if (test?.status !== "not run") return;
+    Object.assign(test, { status, message, output: this.#printed });
+    if (this.#found) {
+      const { failure, message } = this.#found;
+      Object.assign(test, { status: "failed", message, failure });
+    }
+  }
+
+  #result(status, message) {
     return {
       version: 1,
       slug: this.#problem.slug,
-      status: "rejected",
-      message: `${name}: ${why}`,
+      status,
+      message,
       checks: { planned: this.#problem.checks, executed: 0 },
-      tests,
-      output: this.#current < 0 ? this.#output : "",
+      tests: this.#tests,
+      output: this.#step === -1 ? this.#printed : "",
     };
   }
 }
 
-function unrun(name) {
+function notRun(name) {
   return { name, status: "not run", time_ms: 0, message: "", output: "", failure: null };
 }
 

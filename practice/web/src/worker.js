@@ -38,12 +38,16 @@ async function answer(python, port, request) {
   }
 }
 
-// The judge catches what an answer raises. What arrives here ended Python itself.
+// The judge catches what an answer raises. What arrives here ended Python itself, or is
+// a mistake in the tests.
 function explained(error) {
   const line = lastLine(error);
-  if (/call stack/i.test(line)) return `recursion too deep: ${line}`;
-  if (/terminated with exit/i.test(line)) return "your answer ends the program";
-  return `Python broke down: ${line}`;
+  if (error?.type) return `the tests of this problem broke: ${line}`;
+  if (/call stack/i.test(line)) {
+    return "your answer crashed the interpreter, as recursion too deep does";
+  }
+  if (/terminated with exit/i.test(line)) return "your answer ended the interpreter";
+  return `your answer crashed the interpreter (${line})`;
 }
 
 async function load(chapter) {
