@@ -25,7 +25,8 @@ class Server:
     """Serves built files, and what a test lays over them; keeps what was asked for."""
 
     def __init__(self, folder: Path) -> None:
-        self.overlay: dict[str, str] = {}  # path ("/page.html") -> content
+        # path ("/page.html") -> content; None: there is no such file
+        self.overlay: dict[str, str | bytes | None] = {}
         self.asked: list[str] = []
         outer = self
 
@@ -44,7 +45,10 @@ class Server:
                 outer.asked.append(path)
                 if path not in outer.overlay:
                     return super().do_GET()
-                content = outer.overlay[path].encode()
+                content = outer.overlay[path]
+                if content is None:
+                    return self.send_error(404)
+                content = content.encode() if isinstance(content, str) else content
                 self.send_response(200)
                 self.send_header("Content-Type", self.guess_type(path))
                 self.send_header("Content-Length", str(len(content)))
@@ -69,9 +73,9 @@ class Server:
 
 
 @contextmanager
-def watched_page(chromium: Browser, server: Server) -> Iterator[Page]:
+def watched_page(chromium: Browser, server: Server, **options: Any) -> Iterator[Page]:
     """A page; at its end, no script of it has failed and no request left the server."""
-    context = chromium.new_context()
+    context = chromium.new_context(**options)
     errors: list[str] = []
     asked = urls_asked(context)
     page = context.new_page()

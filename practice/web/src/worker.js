@@ -16,13 +16,25 @@ const APP = "/home/pyodide/app";
 self.onmessage = async ({ data: { port, chapter } }) => {
   self.onmessage = null;
   try {
-    const python = await load(chapter);
+    const python = await Promise.race([load(chapter), unheardFailure()]);
     port.onmessage = ({ data }) => answer(python, port, data);
     port.postMessage({ type: "ready" });
   } catch (error) {
     port.postMessage({ type: "broken", message: lastLine(error) });
   }
 };
+
+// Of WebAssembly that cannot be had Pyodide only warns, and waits for ever.
+function unheardFailure() {
+  return new Promise((_, reject) => {
+    const { warn } = console;
+    console.warn = (...said) => {
+      warn.apply(console, said);
+      const text = String(said[0]);
+      if (text.includes("wasm instantiation failed")) reject(new Error(text));
+    };
+  });
+}
 
 async function answer(python, port, request) {
   const say = (text) => port.postMessage({ type: "answer", text });
