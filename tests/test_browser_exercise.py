@@ -354,7 +354,8 @@ def test_a_wheel_of_another_python_is_replaced_by_the_plain_one(
 
 def test_on_a_phone_it_can_be_touched_and_read(chromium: Browser, server: Server):
     phone = {"width": 360, "height": 640}
-    with watched_page(chromium, server, viewport=phone, has_touch=True) as page:
+    context = chromium.new_context(viewport=phone, has_touch=True)
+    with watched_page(context, server) as page:
         go(page, server)
         page.locator(".exercise pre").tap()
         page.locator(".cm-content").wait_for()
@@ -383,7 +384,8 @@ def test_the_editor_follows_the_pages_colours(page: Page, server: Server):
 
 
 def test_nothing_moves_for_a_reader_who_wants_that(chromium: Browser, server: Server):
-    with watched_page(chromium, server, reduced_motion="reduce") as page:
+    context = chromium.new_context(reduced_motion="reduce")
+    with watched_page(context, server) as page:
         go(page, server)
         page.locator(".exercise pre").focus()
         page.locator(".cm-cursorLayer").wait_for(state="attached")

@@ -9,7 +9,7 @@ import pytest
 from support.browser import FREE_LIST, Server, problem_json, urls_asked, watched_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 pytest_plugins = ["support.browser_fixtures"]
 pytestmark = pytest.mark.browser
@@ -38,9 +38,9 @@ Grade = Callable[[str], Result]
 
 
 @pytest.fixture(scope="module")
-def shared_page(chromium: Browser, server: Server) -> Iterator[Page]:
+def shared_page(profile: BrowserContext, server: Server) -> Iterator[Page]:
     """One page with a warm runtime for all tests that leave it usable."""
-    with watched_page(chromium, server) as page:
+    with watched_page(profile, server) as page:
         start(page)
         yield page
 

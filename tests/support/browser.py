@@ -15,7 +15,7 @@ from browser_build.problems import for_page
 from practice.problems import Problem, load
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page
 
 REPO = Path(__file__).resolve().parents[2]
 FREE_LIST = load(REPO / "tests" / "support" / "problems" / "free-list")
@@ -73,16 +73,16 @@ class Server:
 
 
 @contextmanager
-def watched_page(chromium: Browser, server: Server, **options: Any) -> Iterator[Page]:
-    """A page; at its end, no script of it has failed and no request left the server."""
-    context = chromium.new_context(**options)
+def watched_page(context: BrowserContext, server: Server) -> Iterator[Page]:
+    """A new page; at its end, no script of it has failed and nothing else was asked."""
     errors: list[str] = []
     asked = urls_asked(context)
     page = context.new_page()
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(f"{server.url}/empty.html")
+    page.evaluate("localStorage.clear()")
     yield page
-    context.close()
+    page.close()
     assert errors == []
     assert [url for url in asked if not url.startswith((server.url, "blob:"))] == []
 

@@ -17,7 +17,7 @@ from browser_build.chromium import FLAGS, find_chromium
 from support.browser import REPO, Server, watched_page
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +49,16 @@ def server(built: Path) -> Iterator[Server]:
     server.close()
 
 
+@pytest.fixture(scope="module")
+def profile(chromium: Browser) -> Iterator[BrowserContext]:
+    """A browser profile; its pages share a cache, as a reader's do."""
+    context = chromium.new_context()
+    yield context
+    context.close()
+
+
 @pytest.fixture
-def page(chromium: Browser, server: Server) -> Iterator[Page]:
-    """An empty page of its own browser profile."""
-    with watched_page(chromium, server) as page:
+def page(profile: BrowserContext, server: Server) -> Iterator[Page]:
+    """An empty page, with nothing in its storage."""
+    with watched_page(profile, server) as page:
         yield page
