@@ -267,6 +267,33 @@ def test_front_matter_that_the_builder_cuts_off_still_counts(course: PageCourse)
         course.html(1, front)
 
 
+def test_front_matter_does_not_come_back(course: PageCourse):
+    front = "---\ntitle: Hidden\n---\n"
+    course.pages[0] = f"{front}\n::: output\n"
+    assert "Hidden" not in course.write().html(1, front)
+
+
+@pytest.mark.parametrize(
+    ("printed", "value", "is_there"),
+    [
+        ("46,080 bytes", "46,080", True),
+        ("46 080", "080", True),
+        ("4608", "460", False),
+        ("4608", "608", False),
+        ("3.25", "25", False),
+        ("took 12 ms", "12 ms", True),
+        ("125 and 25", "25", True),
+    ],
+)
+def test_a_number_must_be_printed_as_a_whole(
+    course: PageCourse, printed: str, value: str, is_there: bool
+):
+    course.examples[0] = ("x = 1\n", printed + "\n")
+    course.pages[0] = f"{{{{out:{value}}}}}\n"
+    course.write()
+    assert (course.faults("directives") == []) is is_there
+
+
 # the page of chapter 1 -> what is wrong with it: line, and a part of the message
 BAD = {
     "# A\n\n::: code conter.py\n": "3: stage 1 has no conter.py; did you mean .*cou",
