@@ -169,6 +169,14 @@ def test_a_recorded_run_is_shown_with_its_machine_and_its_figures(course: PageCo
     assert "(2026-01-31, a machine)" in text
 
 
+def test_a_run_has_its_script_folded_below_its_output(course: PageCourse):
+    write_run(course, "it took 1.5 ms\n")
+    course.pages[0] = "::: run speed\n"
+    html = course.write().html(1)
+    folded = re.search(r"<details><summary>.*</details>", html, re.DOTALL)[0]
+    assert plain(folded).strip() == "docs/runs/speed.pyprint(1)"
+
+
 def test_a_self_test_folds_its_answers(course: PageCourse):
     course.pages[0] = "::: self-test\n1. Why?\n2. How?\n---\n1. So.\n2. Thus.\n:::\n"
     html = course.write().html(1)
@@ -409,6 +417,17 @@ def test_a_drawing_says_in_words_what_its_marks_show():
     assert "<desc>root ([1,2] lock 1 locked ([3] hit, new); [7,8])</desc>" in svg
     assert svg.count("<rect") == 4 and svg.count('class="tree-edge"') == 3
     assert re.search(r"tree-hit tree-new.*>hit, new</text>", svg)
+
+
+def test_a_drawing_is_not_cut_at_its_edges():
+    svg = draw(parse_tree(["a wide root | x {hit}", "  [1,2]", "  w"]), "x")
+    left, top, width, height = map(float, re.search('viewBox="(.*?)"', svg)[1].split())
+    for box in re.findall(
+        r'<rect x="(.*?)" y="(.*?)" rx="5" width="(.*?)" height="(.*?)"', svg
+    ):
+        x, y, w, h = map(float, box)
+        assert left + 2 <= x and x + w + 2 <= left + width
+        assert top + 2 <= y and y + h + 2 <= top + height
 
 
 def test_boxes_of_a_drawing_do_not_overlap():

@@ -84,10 +84,10 @@ def draw(root: Node, caption: str) -> str:
     tops = [0.0]
     for count in rows:
         tops.append(tops[-1] + count * _LINE_HEIGHT + _PAD + _LEVEL)
-    height = tops[-1] - _LEVEL + 4
+    height = tops[-1] - _LEVEL + 6
     parts = [
-        f'<svg class="tree" role="img" viewBox="-2 -2 {width + 4:.0f} {height:.0f}" '
-        f'style="max-width: {width + 4:.0f}px" xmlns="http://www.w3.org/2000/svg">',
+        f'<svg class="tree" role="img" viewBox="-3 -3 {width + 6:.0f} {height:.0f}" '
+        f'style="max-width: {width + 6:.0f}px" xmlns="http://www.w3.org/2000/svg">',
         f"<title>{escape(caption)}</title><desc>{escape(spoken(root))}</desc>",
     ]
     for node in nodes:

@@ -18,6 +18,7 @@ from course.pages.content import DOCS, Contents, Listing, self_test
 from course.pages.drawing import DrawingError, draw, parse_tree
 from course.pages.errors import nearest
 from course.pages.problems import Problem, load_problem, problems, slugs
+from course.pages.runs import RUNS, Run
 from course.pages.stages import HEAD
 from course.pages.syntax import Directive, Inline, Page
 from course.stack import PACKAGE
@@ -90,7 +91,16 @@ class Renderer:
             f'<span class="listing-state">({recorded.date}, '
             f"{escape(recorded.machine)})</span>"
         )
-        return _figure("output", caption, colour(_lines(listing), "text"))
+        output = colour(_lines(listing), "text")
+        return _figure("output", caption, output + self._script(recorded.run))
+
+    def _script(self, run: Run) -> str:
+        """The script of a run, folded; nothing for a tool of the repository."""
+        path = run.command[0]
+        if not path.startswith(f"{RUNS}/"):
+            return ""
+        source = self.stages.repo_text(path).lines
+        return _folded(f"<code>{path}</code>", colour(source, "python"))
 
     def _diff(self, page: Page, directive: Directive) -> Html:
         chapter = self.contents.need_chapter(page, directive)
