@@ -87,7 +87,7 @@ def draw(root: Node, caption: str) -> str:
     height = tops[-1] - _LEVEL + 6
     parts = [
         f'<svg class="tree" role="img" viewBox="-3 -3 {width + 6:.0f} {height:.0f}" '
-        f'style="max-width: {width + 6:.0f}px" xmlns="http://www.w3.org/2000/svg">',
+        f'style="--width: {width + 6:.0f}px" xmlns="http://www.w3.org/2000/svg">',
         f"<title>{escape(caption)}</title><desc>{escape(spoken(root))}</desc>",
     ]
     for node in nodes:
