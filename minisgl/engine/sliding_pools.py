@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import NamedTuple
 
 from minisgl.attention.sliding_window import SlidingWindowBackend
 from minisgl.core import Req
@@ -16,11 +15,6 @@ from minisgl.kvcache.swa_pool import SLIDING, SWAKVPool
 # Window pages for each Full page, where their number is not given. A request that is
 # twice as long as its window needs no more.
 SWA_RATIO = 0.5
-
-
-class PoolSizes(NamedTuple):
-    num_pages: int  # Full
-    num_swa_pages: int
 
 
 class SlidingPools(Pools):
