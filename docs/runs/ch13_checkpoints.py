@@ -23,21 +23,15 @@ class Counted:
     """Slots for states that nobody reads or writes."""
 
     def __init__(self, num_slots):
-        self.free_slots, self.num_copies = list(range(num_slots)), 0
-        self.least_free = num_slots
+        self.free_slots = list(range(num_slots))
 
     def allocate(self):
-        if not self.free_slots:
-            return None
-        slot = self.free_slots.pop()
-        self.least_free = min(self.least_free, len(self.free_slots))
-        return slot
+        return self.free_slots.pop() if self.free_slots else None
 
     def free(self, slot):
         self.free_slots.append(slot)
 
-    def copy(self, source, target):
-        self.num_copies += 1
+    def copy(self, source, target): ...
 
 
 class Request:
@@ -51,12 +45,23 @@ class Request:
         self.slots[start : start + len(slots)] = slots
 
 
+class WholePath(MambaComponent):
+    """All states on the way to the one that is used count as used."""
+
+    def refresh_lru(self, node):
+        path = []
+        while node is not self.cache.root_node:
+            path += [node] * self.node_has_component_data(node)
+            node = node.parent
+        self.lru_list.promote(path)
+
+
 class Server:
     """One request after the other; `marks` says where to take checkpoints."""
 
-    def __init__(self, num_states, marks):
+    def __init__(self, num_states, marks, component_type):
         self.states, self.marks = Counted(num_states), marks
-        self.component = MambaComponent(self.states)
+        self.component = component_type(self.states)
         full = FullComponent(lambda slots: None)  # slots for tokens never run out
         self.tree = UnifiedRadixCache(1, [full, self.component])
         self.next_slot = self.saved = self.known = self.num_missed = 0
@@ -123,9 +128,10 @@ def requests():
 TRAFFIC = list(requests())
 TOTAL = sum(len(prompt) for prompt, _ in TRAFFIC)
 POLICIES = {
-    "A  where requests end": nowhere,
-    f"B  and every {GRID} tokens": everywhere,
-    "C  and where prompts part": where_it_parts,
+    "A  where requests end": (nowhere, MambaComponent),
+    f"B  and every {GRID} tokens": (everywhere, MambaComponent),
+    "C  and where prompts part": (where_it_parts, MambaComponent),
+    "C, the whole path refreshed": (where_it_parts, WholePath),
 }
 SIZES = (30, 60, 100, 1000)
 print(f"{NUM_CHATS} chats of {NUM_TURNS} turns, {len(TRAFFIC)} requests")
@@ -140,15 +146,18 @@ def percent(num_tokens):
 
 print("\nreused, by the states that there is room for:")
 print(" " * 28 + "".join(f"{size:8,}" for size in SIZES))
-for name, marks in POLICIES.items():
-    servers = [Server(size, marks) for size in SIZES]
+missed = {}
+for name, policy in POLICIES.items():
+    servers = [Server(size, *policy) for size in SIZES]
     for server in servers:
         for prompt, answer in TRAFFIC:
             server.serve(prompt, answer)
     reused = "".join(f"{percent(server.saved):>8}" for server in servers)
-    least, most = servers[0], servers[-1]
+    missed[name] = servers[0].num_missed
+    most = servers[-1]
     num_kept = most.component.evictable_size
     print(f"{name:28}{reused}   in the end {num_kept} states")
 
 print(f"\nas much KV is there, if all stays: {percent(most.known)}")
-print(f"C with {SIZES[0]} states: {least.num_missed} requests find KV, but no state")
+num_missed = missed["C  and where prompts part"]
+print(f"C with {SIZES[0]} states: {num_missed} requests find KV, but no state")
