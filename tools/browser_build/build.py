@@ -2,6 +2,7 @@
 
 manifest.json     what was built from what, and the sha256 of every file
 exercise.js .css  the exercise component; runtime.js, worker.js, chunks/ behind it
+live.js .css      the live drawings, on the same runtime
 runtime/          Pyodide, the stage wheels, their pyodide-lock.json
 python/           grading.py and what else runs in the worker
 chapters/NN/      problems.json
@@ -28,7 +29,14 @@ from browser_build.problems import problems_by_chapter
 from browser_build.wheels import make_stdlib, make_wheels, stage_sources
 
 RUNTIME = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm")
-ENTRIES = ("exercise.js", "exercise.css", "runtime.js", "worker.js")
+ENTRIES = (
+    "exercise.js",
+    "exercise.css",
+    "live.js",
+    "live.css",
+    "runtime.js",
+    "worker.js",
+)
 
 _INPUTS = ("steps", "practice", "tools/browser_build", "tools/course")
 _SKIPPED = {"node_modules", "__pycache__"}

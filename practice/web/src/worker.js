@@ -102,8 +102,13 @@ async function plainWheel(stage) {
   return `${RUNTIME}${stage.replace("-", "_")}-${version}-py3-none-any.whl`;
 }
 
-// A module that cannot be had is an ImportError of the call.
-async function fetchLive(pyodide, name) {
+// A driver of live drawings, and what all of them import. A module that cannot be had is
+// an ImportError of the call.
+async function fetchLive(pyodide, driver) {
+  await Promise.all(["play", driver].map((name) => fetchModule(pyodide, name)));
+}
+
+async function fetchModule(pyodide, name) {
   const path = `${APP}/live/${name}.py`;
   if (pyodide.FS.analyzePath(path).exists) return;
   const source = await text(`python/live/${name}.py`).catch(() => null);

@@ -20,7 +20,13 @@ from course.pages.content import Contents
 from course.pages.render import ROOT, Html, Renderer, page_url
 from course.pages.syntax import Page, inlines
 
-_SHOWN = ("steps/*", "examples/*", "tests/*.py", "docs/runs/*")
+_SHOWN = (
+    "steps/*",
+    "examples/*",
+    "tests/*.py",
+    "docs/runs/*",
+    "practice/web/python/live/*",
+)
 CHECKOUT = Path(__file__).resolve().parents[3]
 
 

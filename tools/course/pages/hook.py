@@ -21,12 +21,13 @@ from course.pages.site_files import BROWSER, browser_files, site_files
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Pages load the exercises' script if it has been built."""
+    """Pages load the scripts of exercises and drawings if they have been built."""
     if browser_files(_root(config)):
-        script = ExtraScriptValue(f"{BROWSER}/exercise.js")
-        script.type = "module"
-        config.extra_javascript.append(script)
-        config.extra_css.append(f"{BROWSER}/exercise.css")
+        for name in ("exercise", "live"):
+            script = ExtraScriptValue(f"{BROWSER}/{name}.js")
+            script.type = "module"
+            config.extra_javascript.append(script)
+            config.extra_css.append(f"{BROWSER}/{name}.css")
     return config
 
 

@@ -1,4 +1,7 @@
-"""The exercises, read by the judge's own loader, which lies beside tools/."""
+"""The exercises and the stages' torch-free modules, as the judge itself has them.
+
+The judge lies beside tools/.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ if _CHECKOUT not in sys.path:
     sys.path.append(_CHECKOUT)  # last: it must not answer for anything else
 
 from practice.problems import Problem, load, load_all, slugs  # noqa: E402
+from practice.stages import LIBRARY, library  # noqa: E402
 
-__all__ = ["Problem", "load_problem", "problems", "slugs"]
+__all__ = ["LIBRARY", "Problem", "library", "load_problem", "problems", "slugs"]
 
 
 def load_problem(root: Path, slug: str) -> Problem:

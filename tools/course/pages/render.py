@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -17,6 +18,7 @@ from course.manifest import Chapter
 from course.pages.content import DOCS, Contents, Listing, self_test
 from course.pages.drawing import DrawingError, draw, parse_tree
 from course.pages.errors import nearest
+from course.pages.live import LiveError, kinds, played
 from course.pages.problems import Problem, load_problem, problems, slugs
 from course.pages.runs import RUNS, Run
 from course.pages.stages import HEAD
@@ -265,6 +267,39 @@ class Renderer:
             f"<figcaption>{escape(caption)}</figcaption></figure>"
         )
 
+    def _live(self, page: Page, directive: Directive) -> Html:
+        """The operations as a list, and the drawing after them, as text.
+
+        Its script makes it one that can be played with.
+        """
+        chapter = self.contents.need_chapter(page, directive)
+        kind = self.contents.one_word(page, directive, "KIND")
+        known = kinds(self.course.root)
+        if kind not in known:
+            what = f"there is no live drawing {kind}{nearest(kind, known)}"
+            raise page.at(directive, f"{what} (kinds: {', '.join(known)})")
+        at = [i for i, text in enumerate(directive.body) if text.strip()]
+        lines = [directive.body[i].strip() for i in at]
+        options = sorted(directive.options.items())
+        try:
+            said = played(self.course.root, chapter.number, kind, options, lines)
+        except LiveError as error:
+            where = directive.line
+            if error.line is not None:
+                where += 1 + at[error.line]
+            raise page.at(where, f"::: live {kind}: {error}") from None
+        except CourseError as error:
+            raise page.at(directive, f"{error.message}: {error.hint}") from None
+        steps = "".join(f"<li><code>{escape(line)}</code></li>" for line in lines)
+        return Html(
+            f'<div class="live" data-kind="{kind}" data-chapter="{chapter.number}" '
+            f'data-options="{escape(json.dumps(directive.options))}">'
+            f'<p class="live-title">Live drawing: {escape(said["title"])}</p>'
+            f'<div class="live-static"><ol class="live-operations">{steps}</ol>'
+            "<details><summary>What they do, and what is there in the end</summary>"
+            f"<pre>{escape(_told(said))}</pre></details></div></div>"
+        )
+
     def _exercise(self, page: Page, directive: Directive) -> Html:
         problem = self.problem(page, directive)
         starter = problem.starter.splitlines()
@@ -394,6 +429,13 @@ def _paths(tree: Mapping) -> list[str]:
         for item in tree.values()
         for path in ([item] if isinstance(item, str) else _paths(item))
     ]
+
+
+def _told(said: Mapping) -> str:
+    """The steps of a live drawing, and what it shows after the last."""
+    steps, last = said["steps"][1:], said["steps"][-1]
+    told = [f"{step['line']}: {step['says'] or step['error']}" for step in steps]
+    return "\n".join([*told, "", last["text"], "", ", ".join(last["sizes"])])
 
 
 def _map_entries(page: Page, directive: Directive) -> dict[int, tuple[str, str]]:

@@ -28,6 +28,7 @@ SINGLE: Mapping[str, tuple[str, ...]] = {
 BLOCK: Mapping[str, tuple[str, ...]] = {
     "self-test": (),
     "draw": (),
+    "live": ("components", "page_size", "pages", "window"),
     "omitted": (),
     "map": (),
 }
@@ -36,7 +37,7 @@ INLINE = ("run", "out", "given", "eg", "elsewhere")
 _FENCE = re.compile(r" *(`{3,}|~{3,})(.*)")
 _MARKER = re.compile(r"\s*::+")
 _DIRECTIVE = re.compile(r"::: ([a-z-]+)(?: +(.*))?")
-_OPTION = re.compile(r"([a-z]+)=(.*)", re.DOTALL)
+_OPTION = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
 _CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _INLINE = re.compile(r"\{\{(.*?)\}\}")
 _INLINE_PARTS = re.compile(r'\s*([a-z]+):\s*([^"]*?)\s*(?:,\s*"([^"]+)"\s*)?')
