@@ -1,4 +1,4 @@
-"""What becomes of three requests that are let in by tokens where memory goes by pages."""
+"""Three requests that are let in by tokens, where memory changes hands in pages."""
 
 import torch
 from helper import smollm2

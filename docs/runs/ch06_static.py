@@ -19,7 +19,13 @@ ROWS, LETTERS = 4, "abcdefghijklmnop"
 rng = random.Random(0)
 texts = ["Once upon a time", "The capital of France is", "2 + 2 =", "Roses are red"]
 lens = [2 + min(40, int(rng.expovariate(1 / 10))) for _ in LETTERS]
-llm = LLM(smollm2(), device="cpu", dtype=torch.float32, max_running_req=ROWS)
+llm = LLM(
+    smollm2(),
+    device="cpu",
+    dtype=torch.float32,
+    max_running_req=ROWS,
+    num_page_override=256,
+)
 scheduler = llm.scheduler
 
 
@@ -70,7 +76,11 @@ for name, size in (("one by one", 1), ("static", ROWS), ("continuous", len(LETTE
         print("\n" + "\n".join("".join(line) for line in drawn))
     parts = {mark: sum(line.count(mark) for line in drawn) for mark in ".-"}
     empty, waiting = (100 * part / (ROWS * steps) for part in parts.values())
-    print(f"{name}: {steps} steps, rows {empty:.0f} % empty and {waiting:.0f} % waiting")
-    print(f"{' ' * len(name)}  an answer is complete at step {end:.0f} on average", end="")
+    print(
+        f"{name}: {steps} steps, rows {empty:.0f} % empty and {waiting:.0f} % waiting"
+    )
+    print(
+        f"{' ' * len(name)}  an answer is complete at step {end:.0f} on average", end=""
+    )
     print(f"; {seconds:.1f} s of processor time")
 print("\nall three gave the same answers")
