@@ -44,7 +44,8 @@ with patch.object(LeafQueue, "pop_oldest", counted_pop):
         tree.unlock(handle)
 tree.check_integrity()
 calls, evicted = counts["calls"], counts["evicted"]
-print(f"{len(trace.prompts):,} requests; {calls:,} calls of evict, {evicted:,} leaves gone")
+print(f"{len(trace.prompts):,} requests; {calls:,} calls of evict,", end=" ")
+print(f"{evicted:,} leaves gone")
 print(f"nodes in the tree at a call: {counts['whole'] / calls:.0f} on average")
 print(f"looked at by a walk through the tree: {counts['whole']:,}")
 print(f"looked at by the queue: {counts['looks']:,}")

@@ -9,7 +9,8 @@ from minisgl.kvcache.radix_tree import RadixTree
 
 trace = build_trace("c")
 total = sum(map(len, trace.prompts))
-print(f"{len(trace.prompts):,} prompts: six shared examples of 120 tokens, 40 of their own")
+print(f"{len(trace.prompts):,} prompts: six shared examples of 120 tokens,", end=" ")
+print("40 of their own")
 print("page   found   of the prompts   held in the tree")
 for page_size in (1, 16, 64, 256):
     tree, found, next_slot = RadixTree(page_size), 0, 0

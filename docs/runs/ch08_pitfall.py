@@ -1,4 +1,4 @@
-"""A split that lets the old object become the upper half: locks are never given back."""
+"""A split that makes the old object the upper half: locks are never given back."""
 
 from array import array
 from unittest.mock import patch
@@ -22,7 +22,7 @@ def careless_split(node, pos, page_size):
 
 
 def serve():
-    """A runs; B has half of A's prompt, and comes and goes meanwhile; six times over."""
+    """A runs; B has half of A's prompt, comes and goes meanwhile; six times over."""
     tree, free = RadixTree(), list(range(POOL))
     print("round   evictable   protected   free")
     for number in range(1, 7):
