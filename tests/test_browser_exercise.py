@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.browser import FREE_LIST, Server, problem_json, watched_page
+from support.browser import FREE_LIST, REPO, Server, problem_json, watched_page
 
+from practice import sandbox
 from practice.progress import read
 
 if TYPE_CHECKING:
@@ -50,6 +51,32 @@ def pages(server: Server) -> Iterator[None]:
     yield
     server.overlay.clear()
     server.overlay.update(before)
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, dict]:
+    """What the judge says of some answers."""
+    answers = [FREE_LIST.solution, FREE_LIST.starter, FREE_LIST.wrong_answers["lifo"]]
+    return {answer: sandbox.grade(REPO, FREE_LIST, answer) for answer in answers}
+
+
+@pytest.fixture
+def canned(server: Server, results: dict[str, dict]) -> None:
+    """A runtime that knows these results, for what is not about Python."""
+    server.overlay["/runtime.js"] = f"""
+      const results = {json.dumps(results)};
+      const runtime = {{
+        warm: async () => {{}},
+        run: async (problem, answer, {{ onPlan, onTest }}) => {{
+          const result = results[answer] ?? results[problem.starter];
+          onPlan(result.tests.map(({{ name }}) => ({{ name, example: false }})));
+          result.tests.forEach(onTest);
+          return result;
+        }},
+      }};
+      export const pageRuntime = () => runtime;
+      export const leavePage = () => {{}};
+    """
 
 
 def go(page: Page, server: Server, name: str = "a.html") -> None:
@@ -121,7 +148,7 @@ def test_nothing_big_is_fetched_before_an_editor_has_the_focus(
 
 
 def test_a_failure_shows_expected_actual_operations_and_drawings(
-    page: Page, server: Server
+    page: Page, server: Server, canned: None
 ):
     go(page, server)
     said = run(page, FREE_LIST.wrong_answers["lifo"])
@@ -152,14 +179,16 @@ def test_a_pass_is_kept_with_its_answer(page: Page, server: Server):
     assert text(page) == FREE_LIST.solution
 
 
-def test_what_is_typed_is_there_after_a_reload(page: Page, server: Server):
+def test_what_is_typed_is_there_after_a_reload(
+    page: Page, server: Server, canned: None
+):
     go(page, server)
     write(page, "draft = 1\n")
     page.reload()
     assert page.locator(".exercise pre").inner_text() == "draft = 1\n"
 
 
-def test_the_keyboard_is_enough(page: Page, server: Server):
+def test_the_keyboard_is_enough(page: Page, server: Server, canned: None):
     go(page, server)
     page.keyboard.press("Tab")
     page.locator(".cm-content").wait_for()
@@ -180,7 +209,7 @@ def test_the_keyboard_is_enough(page: Page, server: Server):
     assert not page.evaluate("document.activeElement.closest('.cm-editor')")
 
 
-def test_reset_asks_first(page: Page, server: Server):
+def test_reset_asks_first(page: Page, server: Server, canned: None):
     go(page, server)
     write(page, "draft = 1\n")
     page.once("dialog", lambda dialog: dialog.dismiss())
@@ -213,7 +242,7 @@ def test_hints_come_one_at_a_time(page: Page, server: Server):
 
 
 def test_the_solution_comes_after_three_tries_as_a_difference(
-    page: Page, server: Server
+    page: Page, server: Server, canned: None
 ):
     go(page, server)
     solution = page.locator(".exercise-buttons button", has_text="Solution")
@@ -244,7 +273,7 @@ def test_a_run_can_be_stopped(page: Page, server: Server):
 
 
 def test_progress_goes_out_in_the_judges_form_and_comes_back(
-    page: Page, server: Server, tmp_path: Path
+    page: Page, server: Server, canned: None, tmp_path: Path
 ):
     go(page, server)
     run(page, FREE_LIST.solution)
@@ -265,7 +294,7 @@ def test_progress_goes_out_in_the_judges_form_and_comes_back(
 
 
 def test_an_import_asks_before_it_replaces_a_draft(
-    page: Page, server: Server, tmp_path: Path
+    page: Page, server: Server, canned: None, tmp_path: Path
 ):
     file = tmp_path / "progress.json"
     entry = {"accepted": True, "answer": FREE_LIST.solution, "tries": 2}
@@ -322,7 +351,6 @@ def test_a_file_that_is_no_progress_is_refused(
 def test_what_cannot_be_loaded_names_the_local_judge(
     chromium: Browser, server: Server, path: str
 ):
-    kept = server.overlay.get(path)
     context = chromium.new_context()  # not watched: the scripts log what is missing
     page = context.new_page()
     go(page, server)
@@ -330,11 +358,20 @@ def test_what_cannot_be_loaded_names_the_local_judge(
     page.get_by_role("button", name="Run").click()
     page.get_by_text(COMMAND).wait_for()
     assert page.locator(".exercise").get_attribute("aria-busy") == "false"
-    if kept is None:
-        del server.overlay[path]
-    else:
-        server.overlay[path] = kept
-    assert run(page).startswith("✗ rejected")  # the next try is a new one
+    context.close()
+
+
+def test_after_a_failed_load_the_next_try_is_a_new_one(
+    chromium: Browser, server: Server
+):
+    context = chromium.new_context()
+    page = context.new_page()
+    go(page, server)
+    server.overlay["/worker.js"] = None
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text(COMMAND).wait_for()
+    del server.overlay["/worker.js"]
+    assert run(page).startswith("✗ rejected")
     context.close()
 
 
@@ -352,7 +389,9 @@ def test_a_wheel_of_another_python_is_replaced_by_the_plain_one(
     assert f"/runtime/{name.replace('cp313', 'py3')}" in server.asked
 
 
-def test_on_a_phone_it_can_be_touched_and_read(chromium: Browser, server: Server):
+def test_on_a_phone_it_can_be_touched_and_read(
+    chromium: Browser, server: Server, canned: None
+):
     phone = {"width": 360, "height": 640}
     context = chromium.new_context(viewport=phone, has_touch=True)
     with watched_page(context, server) as page:
@@ -367,7 +406,7 @@ def test_on_a_phone_it_can_be_touched_and_read(chromium: Browser, server: Server
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_the_editor_follows_the_pages_colours(page: Page, server: Server):
+def test_the_editor_follows_the_pages_colours(page: Page, server: Server, canned: None):
     go(page, server)
     page.locator(".exercise pre").focus()
     editor = page.locator(".exercise-editor .cm-editor")
@@ -383,7 +422,9 @@ def test_the_editor_follows_the_pages_colours(page: Page, server: Server):
     assert editor.evaluate(colour) == "rgb(40, 44, 52)"
 
 
-def test_nothing_moves_for_a_reader_who_wants_that(chromium: Browser, server: Server):
+def test_nothing_moves_for_a_reader_who_wants_that(
+    chromium: Browser, server: Server, canned: None
+):
     context = chromium.new_context(reduced_motion="reduce")
     with watched_page(context, server) as page:
         go(page, server)
