@@ -317,6 +317,20 @@ def test_an_import_asks_before_it_replaces_a_draft(
     assert text(page) == FREE_LIST.solution
 
 
+def test_an_import_leaves_an_accepted_answer_alone(
+    page: Page, server: Server, tmp_path: Path
+):
+    file = tmp_path / "progress.json"
+    entry = {"accepted": False, "answer": "theirs = 1\n", "tries": 5}
+    file.write_text(json.dumps({"version": 1, "problems": {"free-list": entry}}))
+    go(page, server)
+    mine = {"accepted": True, "answer": "mine = 1\n", "tries": 2, "draft": None}
+    page.evaluate("([key, e]) => { localStorage[key] = e; }", [KEY, json.dumps(mine)])
+    page.locator("input[type=file]").set_input_files(file)
+    page.get_by_text("1 exercises imported").wait_for()
+    assert stored(page) == mine | {"tries": 5}
+
+
 @pytest.mark.parametrize(
     ("content", "why"),
     [

@@ -163,6 +163,27 @@ def test_an_answer_that_hangs_while_it_is_loaded_is_named(grade: Grade):
     assert statuses(result) == ["not run"] * 3
 
 
+def test_a_failure_that_was_met_before_a_hang_is_shown(grade: Grade):
+    """The third test fails, and the answer hangs when its operations are shrunk."""
+    third = """
+made = 0
+class FreeList(FreeList):
+    def __init__(self, num_pages):
+        global made
+        made += 1
+        super().__init__(num_pages)
+    def take(self):
+        while made > 3: pass
+        return 7 if made == 3 else super().take()
+"""
+    result = grade(f"{SOLUTION}\n{third}")
+    assert statuses(result) == ["passed", "passed", "failed"]
+    assert result["message"].endswith("its turn: did not end within 1 s")
+    failed = result["tests"][2]
+    assert failed["failure"]["actual"] == "7"
+    assert failed["message"].endswith("; got 7")
+
+
 DEEP = {
     "unbounded": "return self.take()",
     "through C": "import functools; return functools.partial(self.take)()",
@@ -305,6 +326,11 @@ def test_two_workers_live_and_none_after_leaving(page: Page):
     page.evaluate("runtime.dispose()")
     assert workers(page, 0)
 
+    page.evaluate("import('/runtime.js').then((m) => m.pageRuntime(3).warm())")
+    assert workers(page, NUM_WORKERS)
+    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
+    assert workers(page, 0)
+
 
 def workers(page: Page, wanted: int) -> bool:
     """Whether so many workers live in the end; a busy one takes a while to die."""
@@ -314,6 +340,23 @@ def workers(page: Page, wanted: int) -> bool:
             page.wait_for_timeout(300)  # and no other one comes
             return len(page.workers) == wanted
     return False
+
+
+def test_a_load_that_never_ends_is_given_up(page: Page, server: Server):
+    server.overlay["/worker.js"] = ""
+    said = page.evaluate(
+        """async () => {
+          const { createRuntime } = await import("/runtime.js");
+          const limits = { loadSeconds: 0.2 };
+          const runtime = createRuntime({ base: "/", chapter: 3, limits });
+          return runtime.warm().catch((error) => [error.name, error.message]);
+        }"""
+    )
+    del server.overlay["/worker.js"]
+    assert said == [
+        "NoRuntime",
+        "Python cannot be loaded here: not there after 0.2 s",
+    ]
 
 
 def test_a_request_of_a_worker_would_be_noticed(chromium: Browser, server: Server):
