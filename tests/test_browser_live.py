@@ -333,8 +333,8 @@ def test_what_cannot_be_loaded_names_the_local_command(
     go(page, server)
     server.overlay[path] = None
     press(page, "One step forward")
-    command = said(page, "On your machine")
-    assert ".venv/bin/python tools/live.py 11 radix 'insert 1 2 3'" in command
+    command = said(page, ". On your machine")
+    assert ".venv/bin/python tools/play.py 11 radix 'insert 1 2 3'" in command
     assert page.locator(".live").get_attribute("aria-busy") == "false"
     assert page.locator(".live-operations").is_visible()
     del server.overlay[path]

@@ -150,8 +150,7 @@ class Live {
     const line = this.input.value.trim();
     if (!line) return;
     const lines = this.#lines.toSpliced(this.#at, 0, line);
-    await this.#use(lines, this.#at + 1);
-    this.input.value = "";
+    if (await this.#use(lines, this.#at + 1)) this.input.value = "";
   }
 
   async #remove(index) {
@@ -166,15 +165,16 @@ class Live {
     await this.#use(kept, kept.length);
   }
 
-  // Play other operations. Python refuses a line that it cannot read: then the list stays.
+  // Play other operations: whether they are the list now. If Python cannot read a line,
+  // the list stays as it was.
   async #use(lines, at) {
     const said = await this.#ask(lines);
-    if (!said) return;
+    if (!said) return false;
     const bad = said.steps.find((step) => step.is_bad);
     if (bad) {
       this.status.textContent = `✗ not added: ${bad.line}: ${bad.error}`;
       this.status.dataset.status = "refused";
-      return;
+      return false;
     }
     this.#lines = lines;
     this.#take(said);
@@ -182,6 +182,7 @@ class Live {
     this.#at = at;
     this.all.value = lines.join("\n");
     this.#show();
+    return true;
   }
 
   #reset() {
@@ -340,7 +341,7 @@ class Live {
     const options = Object.entries(this.options).map(([key, value]) => `${key}=${value}`);
     const lines = this.#lines.map((line) => `'${line}'`);
     const words = [this.chapter, this.kind, ...options, ...lines];
-    return `.venv/bin/python tools/live.py ${words.join(" ")}`;
+    return `.venv/bin/python tools/play.py ${words.join(" ")}`;
   }
 }
 

@@ -8,6 +8,7 @@ text, and how the steps become a test is the same for all of them, and is here.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -124,7 +125,7 @@ class World:
         raise NotImplementedError
 
     def check(self) -> None:
-        """Recount everything; raises IntegrityError."""
+        """Recount everything; raises IntegrityError, or AssertionError before it is."""
         raise NotImplementedError
 
 
@@ -330,6 +331,11 @@ def title_of(tokens: Sequence[int], space: str | None) -> str:
 def typed(tokens: Sequence[int], space: str | None) -> str:
     """A prefix as it is written in an operation."""
     return " ".join([*map(str, tokens), *([f"@{space}"] if space else [])])
+
+
+def in_python(*arguments: object) -> str:
+    """Arguments as a test writes them; None is left out."""
+    return ", ".join(json.dumps(value) for value in arguments if value is not None)
 
 
 def space_of(child_key: tuple[Any, bytes]) -> str:

@@ -11,6 +11,7 @@ from live.play import (
     Picture,
     Size,
     World,
+    in_python,
     listed,
     play,
     space_of,
@@ -42,20 +43,20 @@ class RadixWorld(World):
         self.num_slots = 0  # handed out so far
         self.seen: dict[RadixTreeNode, int] = {}  # node -> its id
 
-    def insert(self, tokens: list[int], space: str | None) -> str:
+    def insert(self, tokens: list[int], space: str | None = None) -> str:
         first, self.num_slots = self.num_slots, self.num_slots + len(tokens)
         slots = list(range(first, self.num_slots))
         self.code.append(f"tree.insert_prefix({_key(tokens, space)}, {slots})")
         found = self.tree.insert_prefix(RadixKey(tokens, space), slots).cached_len
         return f"{found} of {len(tokens)} tokens were there already."
 
-    def match(self, tokens: list[int], space: str | None) -> str:
+    def match(self, tokens: list[int], space: str | None = None) -> str:
         self.code.append(f"tree.match_prefix({_key(tokens, space)})")
         handle = self.tree.match_prefix(RadixKey(tokens, space))
         slots = handle.matched_slots().tolist()
         return f"{handle.cached_len} of {len(tokens)} tokens found, in slots {slots}."
 
-    def lock(self, tokens: list[int], space: str | None) -> str:
+    def lock(self, tokens: list[int], space: str | None = None) -> str:
         number = len(self.handles) + 1
         handle = self.tree.match_prefix(RadixKey(tokens, space))
         self.code.append(f"receipt_{number} = tree.match_prefix({_key(tokens, space)})")
@@ -134,5 +135,5 @@ def _lock(count: int) -> list[str]:
     return [f"lock {count}"] if count else []
 
 
-def _key(tokens: list[int], space: str | None) -> str:
-    return f"RadixKey({tokens}{f', {space!r}' if space else ''})"
+def _key(tokens: list[int], space: str | None = None) -> str:
+    return f"RadixKey({in_python(tokens, space)})"

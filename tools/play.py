@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Play the operations of a live drawing, as text: what the pages do, on this machine.
 
-    tools/live.py 8 radix 'insert 1 2 3' 'insert 1 2 9' 'match 1 2 3'
-    tools/live.py 8 radix page_size=2 'insert 1 2 3'
-    tools/live.py 8 radix --test 'insert 1 2 3'     a test that repeats them
+    tools/play.py 8 radix 'insert 1 2 3' 'insert 1 2 9' 'match 1 2 3'
+    tools/play.py 8 radix page_size=2 'insert 1 2 3'
+    tools/play.py 8 radix --test 'insert 1 2 3'     a test that repeats them
 
 The chapter's own Python plays them. Exit codes: 0 good, 2 wrong use.
 """
