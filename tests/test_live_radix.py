@@ -25,7 +25,7 @@ def test_each_operation_says_what_it_did():
         "2 of 3 tokens were there already.",
         "Receipt 1 protects 3 tokens.",
         "",
-        "1 tokens are evicted; slots [5] are free.",
+        "Slots [5] are free again.",
         "Receipt 1 is given back.",
         "3 of 4 tokens found, in slots [0, 1, 2].",
     ]

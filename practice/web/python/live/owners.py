@@ -70,6 +70,8 @@ class OwnersWorld(World):
             sampling_params=SamplingParams(),
             cache_handle=handle,
         )
+        if not handle:
+            return f"{name} finds nothing in the cache."
         found = f"{len(handle) * self.page_size} of {len(tokens)} tokens"
         return f"{name} finds {found} in the cache, and locks them."
 

@@ -77,7 +77,7 @@ class RadixWorld(World):
     def evict(self, size: int) -> str:
         self.code.append(f"tree.evict({size})")
         slots = self.tree.evict(size).tolist()
-        return f"{len(slots)} tokens are evicted; slots {slots} are free."
+        return f"Slots {slots} are free again."
 
     operations = (
         Operation("insert TOKENS [@SPACE]", "store a prefix", insert),
