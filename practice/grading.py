@@ -68,6 +68,10 @@ SHARED_MODULES = (
     "typing",
 )
 
+# Modules beside this one that hold what the tests of several problems share. Models of
+# what is to be written are among it, so an answer can neither import nor change them.
+WORLDS = ("radix_world",)
+
 _clock = time.perf_counter
 _NOTHING = object()
 
@@ -737,12 +741,15 @@ class _Guard:
     must not decide whether it was replaced.
     """
 
-    def __init__(self, modules: Mapping[str, ModuleType]) -> None:
+    def __init__(self, modules: Mapping[str, ModuleType | None]) -> None:
         self._names: list[tuple[Any, Any, str, Any, str]] = []
         self._owners: list[tuple[Any, Any, frozenset[str], str]] = []
         self._functions: list[tuple[FunctionType, Any, Any, Any, str]] = []
         for name, module in modules.items():
-            self._names.append((None, sys.modules, name, module, f"the module {name}"))
+            found = sys.modules[name]  # None if the module is hidden
+            self._names.append((None, sys.modules, name, found, f"the module {name}"))
+            if module is None:
+                continue
             self._remember(module, vars(module), name)
             if module is builtins:
                 continue  # nobody can change its classes
@@ -974,10 +981,11 @@ class _Run:
 
     def result(self) -> dict[str, Any]:
         for name in list(sys.modules):
-            if name.partition(".")[0] in ("minisgl", ANSWER_MODULE):
+            if name.partition(".")[0] in ("minisgl", ANSWER_MODULE, *WORLDS):
                 del sys.modules[name]
         sys.modules["grading"] = sys.modules[__name__]
         found = self._load_tests()
+        worlds = _hidden_worlds()
         names = [one.name for one in found]
         self.records = [not_run(name) for name in names]
         self.announce(
@@ -988,9 +996,9 @@ class _Run:
         )
         for hole in self.holes:
             _take_out(hole)
-        self.guard = _Guard(_modules_of_others())
+        self.guard = _Guard({**_modules_of_others(), **worlds})
         self.core_guard = _Guard(
-            {"builtins": builtins, "grading": sys.modules["grading"]}
+            {"builtins": builtins, "grading": sys.modules["grading"], **worlds}
         )
         self.announce({"event": "start", "index": -1, "name": LOADING})
         module, problem = self._load_answer()
@@ -1208,6 +1216,16 @@ def _modules_of_others() -> dict[str, ModuleType]:
             or name.partition(".")[0] == "minisgl"
         )
     }
+
+
+def _hidden_worlds() -> dict[str, ModuleType | None]:
+    """Hide the modules that tests share; None for those that these tests do not use.
+
+    The tests keep what they imported; any later import of one fails.
+    """
+    worlds = {name: sys.modules.get(name) for name in WORLDS}
+    sys.modules.update(dict.fromkeys(WORLDS))  # type: ignore[arg-type]
+    return worlds
 
 
 def _take_out(hole: str) -> None:

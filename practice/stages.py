@@ -1,4 +1,4 @@
-"""What an answer may import: the torch-free package as of a chapter, and the core.
+"""What a run may import: the torch-free package as of a chapter, and the core.
 
 A library is a folder of compiled modules. It is made once for every content it can
 have, below `build/practice`, and every run gets a copy of its own.
@@ -17,9 +17,12 @@ from course.manifest import MANIFEST, Course
 from course.modules import Modules
 from course.stack import Stack
 
+from practice.grading import WORLDS
+
 _HERE = Path(__file__).resolve().parent
-_CORE = ("grading.py", "child.py")
-LIBRARY = "library"  # the folder with grading and minisgl; child.pyc lies beside it
+_SHARED = ("grading.py", *(f"{name}.py" for name in WORLDS))
+_CORE = (*_SHARED, "child.py")
+LIBRARY = "library"  # the folder with _SHARED and minisgl; child.pyc lies beside it
 
 
 def library(root: Path, chapter: int) -> Path:
@@ -61,7 +64,7 @@ def _make(course: Course, chapter: int, target: Path) -> None:
         f"{LIBRARY}/{path}": data for path, data in torch_free(course, chapter).items()
     }
     files["child.py"] = (_HERE / "child.py").read_bytes()
-    files[f"{LIBRARY}/grading.py"] = (_HERE / "grading.py").read_bytes()
+    files |= {f"{LIBRARY}/{name}": (_HERE / name).read_bytes() for name in _SHARED}
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".make-") as made:
         whole = Path(made) / "whole"

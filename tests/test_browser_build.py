@@ -23,6 +23,7 @@ from course.errors import CheckFailed, CourseError
 from course.manifest import Course
 from support.browser import FREE_LIST, REPO
 
+from practice.grading import WORLDS
 from practice.stages import torch_free
 
 pytest_plugins = ["support.browser_fixtures"]
@@ -110,8 +111,9 @@ def test_the_manifest_and_the_lock_file_name_what_is_there(built: Path):
         name = f"runtime/{package['file_name']}"
         assert manifest["files"][name] == package["sha256"]
         assert manifest["files"][name.replace("cp313", "py3")]
-    core = REPO / "practice" / "grading.py"
-    assert (built / "python" / "grading.py").read_bytes() == core.read_bytes()
+    for name in ("grading", *WORLDS):
+        core = REPO / "practice" / f"{name}.py"
+        assert (built / "python" / core.name).read_bytes() == core.read_bytes()
 
 
 def test_a_stage_has_the_modules_that_the_local_judge_gives():

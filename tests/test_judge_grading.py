@@ -786,6 +786,68 @@ def test_it_does_not_help_to_replace_it_during_a_test(name):
     assert run(RIGHT)["status"] == "accepted"
 
 
+# What tests share is found through the tests, if somebody looks for it.
+MODEL = "import sys\nmodel = sys.modules['<tests>'].PrefixModel\n"
+REPLACING_WORLD = {
+    "radix_world.PrefixModel.walk": f"{MODEL}model.walk = lambda *a: []",
+    "radix_world.PrefixModel.evict": (
+        f"{MODEL}model.evict.__code__ = (lambda self, size: []).__code__"
+    ),
+    "radix_world.draw_rows": f"{MODEL}model.walk.__globals__['draw_rows'] = print",
+    "radix_world.sum": f"{MODEL}model.walk.__globals__['sum'] = len",
+    "the module radix_world": (
+        "import sys\ndel sys.modules['radix_world']\nimport radix_world"
+    ),
+}
+USES_WORLD = "from radix_world import PrefixModel\n" + CALL
+
+
+@pytest.mark.parametrize("name", REPLACING_WORLD)
+@pytest.mark.parametrize("when", ["loading", "a test"])
+def test_an_answer_cannot_replace_what_tests_share(name, when):
+    body = REPLACING_WORLD[name].replace("\n", "\n    ")
+    answer = f"{RIGHT}\n{REPLACING_WORLD[name]}\n"
+    if when == "a test":
+        answer = f"def f(value):\n    {body}\n    return 2\n"
+    result = run(answer, USES_WORLD)
+    assert result["status"] == "rejected"
+    said = result["message"] + only(result)["message"]
+    assert f"your answer replaces {name}, which is not its own" in said
+    assert run(RIGHT, USES_WORLD)["status"] == "accepted"
+
+
+def test_replacing_what_tests_share_is_found_before_the_next_check():
+    """The first call replaces, the second restores; a check comes in between."""
+    answer = f"""
+{MODEL}
+real = model.walk
+def f(value):
+    model.walk = real if value > 1 else (lambda *a: [])
+    return 2
+"""
+    tests = """
+from radix_world import PrefixModel
+@test("t")
+def _(answer, check):
+    check.equal(answer.f(1), 2, call="f(1)", look="l")
+    check.equal(answer.f(2), 2, call="f(2)", look="l")
+"""
+    test = only(run(answer, tests, checks=2))
+    assert "your answer replaces radix_world.PrefixModel.walk" in test["message"]
+
+
+@pytest.mark.parametrize("name", grading.WORLDS)
+@pytest.mark.parametrize("tests", [CALL, USES_WORLD])
+def test_an_answer_cannot_import_what_tests_share(name, tests):
+    for answer in (
+        f"import {name}\n{RIGHT}",
+        f"def f(value):\n    import {name}\n    return 2\n",
+    ):
+        result = run(answer, tests)
+        assert result["status"] == "rejected"
+        assert f"import of {name} halted" in result["message"] + only(result)["message"]
+
+
 def test_putting_it_back_in_time_does_not_help():
     """The first call replaces, the second restores; a check comes in between."""
     answer = """

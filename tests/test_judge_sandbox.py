@@ -14,10 +14,12 @@ import pytest
 from support.practice_course import PracticeCourse
 
 from practice import sandbox
+from practice.problems import PROBLEMS, load
 from practice.record import SIZE_LIMIT, BadRecord, Record
 from practice.sandbox import grade
 from practice.stages import LIBRARY, library
 
+REPO = Path(__file__).resolve().parents[1]
 LIMIT = 0.4  # seconds for a test; what is stopped must be over soon after
 GRACE = 6.0  # on a busy machine
 
@@ -187,6 +189,21 @@ def test_replaced_parts_of_the_judge_are_named(judge, free_list):
         result = judge(f"{free_list.solution}\n{code}\n")
         assert result["status"] == "rejected"
         assert f"your answer replaces {name}" in result["message"]
+
+
+def test_a_model_that_tests_share_can_be_neither_used_nor_replaced():
+    """The engine's method is a hole; the model would do in its place."""
+    problem = load(REPO / PROBLEMS / "insert-whole-pages")
+    for code, said in [
+        ("import radix_world", "import of radix_world halted"),
+        (
+            "import sys; sys.modules['<tests>'].PrefixModel.walk = print",
+            "your answer replaces radix_world.PrefixModel.walk",
+        ),
+    ]:
+        result = grade(REPO, problem, f"{problem.solution}\n{code}\n")
+        assert result["status"] == "rejected"
+        assert said in result["message"]
 
 
 def test_files_beside_the_answer_and_files_it_writes_have_no_influence(
@@ -385,6 +402,7 @@ def test_an_answer_sees_the_torch_free_modules_of_its_chapter(course):
     }
     assert names == {  # and the first chapter that has it
         "grading.pyc": 1,
+        "radix_world.pyc": 1,
         "minisgl/__init__.pyc": 1,
         "minisgl/counter.pyc": 1,
         "minisgl/store.pyc": 2,

@@ -4,7 +4,7 @@ manifest.json     what was built from what, and the sha256 of every file
 exercise.js .css  the exercise component; runtime.js, worker.js, chunks/ behind it
 live.js .css      the live drawings, on the same runtime
 runtime/          Pyodide, the stage wheels, their pyodide-lock.json
-python/           grading.py and what else runs in the worker
+python/           grading.py, what tests share, and what else runs in the worker
 chapters/NN/      problems.json
 """
 
@@ -27,6 +27,7 @@ from course.manifest import Course
 from browser_build.node import NodeTools
 from browser_build.problems import problems_by_chapter
 from browser_build.wheels import make_stdlib, make_wheels, stage_sources
+from practice.grading import WORLDS
 
 RUNTIME = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm")
 ENTRIES = (
@@ -113,7 +114,8 @@ def _fill(root: Path, dest: Path, cache: Path) -> None:
         dest / "python",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    _copy([root / "practice" / "grading.py"], dest / "python")
+    names = ("grading", *WORLDS)
+    _copy([root / "practice" / f"{name}.py" for name in names], dest / "python")
     for number, problems in problems_by_chapter(root).items():
         target = dest / "chapters" / f"{number:02}" / "problems.json"
         target.parent.mkdir(parents=True)

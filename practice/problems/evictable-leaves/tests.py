@@ -1,13 +1,11 @@
 """The queue of leaves: by hand, counted, and inside the engine's tree."""
 
 import random
-from array import array
 
-from grading import NotApplicable, draw_tree, test
+from grading import test
 from minisgl.errors import IntegrityError
-from minisgl.kvcache.base import EvictionError
-from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.radix_tree import RadixTree
+from radix_world import PrefixModel, TreeWorld, draw_rows
 
 ORDER = "the evictable leaf whose `timestamp` is the lowest comes out"
 JOINS = (
@@ -311,155 +309,43 @@ def _(answer, check):
 # --- inside the tree ------------------------------------------------------------------
 
 
-class Engine:
-    """The engine's tree with the answer's queue; slots are numbered as they come."""
+class Engine(TreeWorld):
+    """The engine's tree with the answer's queue."""
 
     def __init__(self, answer, page_size):
-        self.tree = RadixTree(page_size)
+        super().__init__(RadixTree(page_size))
         self.tree.leaves = answer.LeafQueue()
-        self.handles = {}
-        self.num_slots = 0
-
-    def insert(self, tokens):
-        slots = array("i", range(self.num_slots, self.num_slots + len(tokens)))
-        self.num_slots += len(tokens)
-        return self.tree.insert_prefix(RadixKey(tokens), slots).cached_len
-
-    def match(self, tokens):
-        return self.tree.match_prefix(RadixKey(tokens)).cached_len
-
-    def lock(self, name, tokens):
-        self.handles[name] = self.tree.match_prefix(RadixKey(tokens))
-        self.tree.lock(self.handles[name])
-
-    def unlock(self, name):
-        self.tree.unlock(self.handles.pop(name))
-
-    def evict(self, size):
-        return self.tree.evict(size).tolist()
 
     def state(self):
-        nodes = [node for node in self.tree.nodes() if node.parent]
-        return {
-            "nodes": sorted((path(n), n.timestamp, n.ref_count) for n in nodes),
-            "queue": self._queue_fault([n for n in nodes if n.is_evictable_leaf()]),
-        }
+        leaves = {node for node in self.tree.nodes() if node.is_evictable_leaf()}
+        return {"nodes": nodes_of(self), "queue": self._queue_fault(leaves)}
 
     def _queue_fault(self, leaves):
         try:
-            self.tree.leaves.check(set(leaves))
+            self.tree.leaves.check(leaves)
         except IntegrityError as error:
             return str(error)
         return "complete and in order"
 
 
-def path(node):
-    """The tokens from the root to the end of `node`."""
-    tokens = []
-    while node is not None:
-        tokens = node.key.tolist() + tokens
-        node = node.parent
-    return tokens
-
-
-class Model:
-    """The same without a tree: prefixes are tuples, and a node is where one ends."""
-
-    def __init__(self, page_size):
-        self.page_size = page_size
-        self.clock = 0
-        self.num_slots = 0
-        self.slots = {}  # prefix -> slots of its last page
-        self.used = {}  # prefix at which a node ends -> when it was last used
-        self.locked = {}  # name -> prefix
-
-    def match(self, tokens):
-        return len(self._walk(tokens))
-
-    def insert(self, tokens):
-        slots = range(self.num_slots, self.num_slots + len(tokens))
-        self.num_slots += len(tokens)
-        found = end = len(self._walk(tokens))
-        while end + self.page_size <= len(tokens):
-            start, end = end, end + self.page_size
-            self.slots[tuple(tokens[:end])] = list(slots[start:end])
-        if found < end:
-            self.used[tuple(tokens[:end])] = self.clock
-        return found
-
-    def lock(self, name, tokens):
-        if name in self.locked:
-            raise NotApplicable(f"{name} holds a lock")
-        self.locked[name] = self._walk(tokens)
-
-    def unlock(self, name):
-        if name not in self.locked:
-            raise NotApplicable(f"{name} holds no lock")
-        del self.locked[name]
-
-    def evict(self, size):
-        freed = []
-        pages = [p for n in self.used if not self._num_locks(n) for p in self._pages(n)]
-        if size > len(pages) * self.page_size:
-            raise EvictionError
-        while len(freed) < size:
-            node = min(self._leaves(), key=self.used.get)
-            for page in self._pages(node):
-                freed += self.slots.pop(page)
-            del self.used[node]
-        return freed
-
+class Model(PrefixModel):
     def state(self):
-        nodes = sorted((list(n), t, self._num_locks(n)) for n, t in self.used.items())
-        return {"nodes": nodes, "queue": "complete and in order"}
+        return {"nodes": nodes_of(self), "queue": "complete and in order"}
 
-    def _walk(self, tokens):
-        """The longest stored prefix; everything on its way is used now."""
-        self.clock += 1
-        end = len(tokens) // self.page_size * self.page_size
-        while end and tuple(tokens[:end]) not in self.slots:
-            end -= self.page_size
-        prefix = tuple(tokens[:end])
-        if prefix:
-            self.used[prefix] = self.clock  # where a match ends, a node ends
-        for node in self.used:
-            if prefix[: len(node)] == node:
-                self.used[node] = self.clock
-        return prefix
 
-    def _pages(self, node):
-        """The prefixes that end with a page of this node."""
-        above = [n for n in self.used if n != node and node[: len(n)] == n]
-        start = max(map(len, above), default=0)
-        ends = range(start, len(node), self.page_size)
-        return [node[: end + self.page_size] for end in ends]
-
-    def _num_locks(self, node):
-        return sum(held[: len(node)] == node for held in self.locked.values())
-
-    def _leaves(self):
-        inner = {n[:end] for n in self.used for end in range(len(n))}
-        return [n for n in self.used if n not in inner and not self._num_locks(n)]
+def nodes_of(world):
+    """(path, stamp, locks) of every node."""
+    return sorted((path[1:], stamp, locks) for path, _, stamp, locks in world.rows())
 
 
 def draw(world):
     """The tree, with stamps and locks."""
-    nodes = {tuple(p): (stamp, locks) for p, stamp, locks in world.state()["nodes"]}
 
-    def parent(prefix):
-        above = [n for n in nodes if n != prefix and prefix[: len(n)] == n]
-        return max(above, key=len, default=())
+    def label(row):
+        nodes, stamp, locks = row
+        return f"{nodes[-1]} used at {stamp}" + f", locked {locks}x" * (locks > 0)
 
-    def label(prefix):
-        if not prefix:
-            return "root"
-        stamp, locks = nodes[prefix]
-        tokens = list(prefix[len(parent(prefix)) :])
-        return f"{tokens} used at {stamp}" + f", locked {locks}x" * (locks > 0)
-
-    return draw_tree(
-        (), lambda prefix: [n for n in sorted(nodes) if parent(n) == prefix], label
-    )
+    return draw_rows(world.state()["nodes"], label)
 
 
 def random_life(seed, page_size):

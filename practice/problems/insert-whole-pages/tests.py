@@ -6,10 +6,9 @@ Walks, splits and evictions are the engine's; the model is a dictionary of prefi
 import random
 from array import array
 
-from grading import draw_tree, test
-from minisgl.errors import IntegrityError
-from minisgl.kvcache.base import EvictionError
+from grading import test
 from minisgl.kvcache.radix_key import InvalidKeyError, RadixKey
+from radix_world import PrefixModel, TreeWorld, draw_rows, random_tokens
 
 BEFORE = (
     "`cached_len` says how many tokens were there before this insert, not how many "
@@ -45,33 +44,16 @@ def expect(cached_len, slots):
 
 def nodes_of(tree):
     """(path, slots, stamp) of every node; a path has the tokens of each node on it."""
-    rows, stack = [], [([], tree.root_node)]
-    while stack:
-        above, node = stack.pop()
-        for child in node.children.values():
-            path = [*above, child.key.tolist()]
-            rows.append((path, child.value.tolist(), child.timestamp))
-            stack.append((path, child))
-    return sorted(rows)
+    return state_of(TreeWorld(tree))["nodes"]
 
 
-def tree_state(tree):
-    sizes = (tree.evictable_size, tree.protected_size)
+def state_of(world):
     return {
-        "clock": tree.clock,
-        "(evictable, protected)": sizes,
-        "nodes": nodes_of(tree),
-        "check_integrity()": integrity(tree),
+        "clock": world.clock,
+        "(evictable, protected)": world.sizes(),
+        "nodes": sorted((path[1:], *rest) for path, *rest, _ in world.rows()),
+        "check_integrity()": world.integrity(),
     }
-
-
-def integrity(tree):
-    """What the tree's own recount says."""
-    try:
-        tree.check_integrity()
-    except IntegrityError as error:
-        return str(error)
-    return "passes"
 
 
 @test("a first insert stores everything", example=True)
@@ -84,7 +66,7 @@ def _(answer, check):
         look=BEFORE,
     )
     check.equal(
-        tree_state(tree),
+        state_of(TreeWorld(tree)),
         {
             "clock": 1,
             "(evictable, protected)": (4, 0),
@@ -181,7 +163,7 @@ def _(answer, check):
         call = f"insert {tokens}, page size 4, after [1, 2, 3, 4]"
         check.equal(insert(tree, tokens, tokens), expect(0, []), call=call, look=PAGES)
         check.equal(
-            tree_state(tree),
+            state_of(TreeWorld(tree)),
             {
                 "clock": tick,
                 "(evictable, protected)": (4, 0),
@@ -199,7 +181,7 @@ def _(answer, check):
     for tokens, slots in (([1, 2, 3], [0, 1]), ([1, 2], [0, 1, 2, 3, 4]), ([], [0])):
         tree = answer.RadixTree(1)
         insert(tree, [1, 2, 3, 4], [0, 1, 2, 3])
-        before = tree_state(tree)
+        before = state_of(TreeWorld(tree))
         call = f"insert {tokens} with slots {slots}"
         check.raises(
             InvalidKeyError,
@@ -208,7 +190,9 @@ def _(answer, check):
             mentions=[str(len(tokens)), str(len(slots))],
             look="InvalidKeyError, with both lengths in its text",
         )
-        check.equal(tree_state(tree), before, call=f"the tree after: {call}", look=look)
+        check.equal(
+            state_of(TreeWorld(tree)), before, call=f"the tree after: {call}", look=look
+        )
 
 
 @test("the slots are copied")
@@ -228,114 +212,27 @@ def _(answer, check):
 # --- sequences ------------------------------------------------------------------------
 
 
-class Model:
-    """What a radix tree holds: for each prefix of whole pages, slots and a stamp."""
-
-    def __init__(self, page_size):
-        self.page_size = page_size
-        self.pages = {}  # tokens up to the end of a page -> [slots, stamp]
-        self.ends = set()  # those that end a node
-        self.clock = 0
+class Model(PrefixModel):
+    state = state_of
 
     def insert(self, tokens, slots):
-        known = len(self._walk(tokens)) * self.page_size
-        held = []
-        for prefix in self._prefixes(tokens):
-            page = slots[len(prefix) - self.page_size : len(prefix)]
-            held += self.pages.setdefault(prefix, [page, self.clock])[0]
-        if held:
-            self.ends.add(prefix)
-        return expect(known, held)
-
-    def match(self, tokens):
-        return [slot for prefix in self._walk(tokens) for slot in self.pages[prefix][0]]
-
-    def evict(self, size):
-        if size > len(self.pages) * self.page_size:
-            raise EvictionError(f"{size} tokens are not there")
-        freed = []
-        while len(freed) < size:
-            inner = {prefix[: -self.page_size] for prefix in self.pages}
-            leaf = min(self.pages.keys() - inner, key=lambda end: self.pages[end][1])
-            freed += self._row(leaf)[1]
-            self.ends.remove(leaf)
-            while leaf in self.pages and leaf not in self.ends:
-                del self.pages[leaf]
-                leaf = leaf[: -self.page_size]
-        return freed
-
-    def state(self):
-        return {
-            "clock": self.clock,
-            "(evictable, protected)": (len(self.pages) * self.page_size, 0),
-            "nodes": sorted(map(self._row, self.ends)),
-            "check_integrity()": "passes",
-        }
-
-    def _walk(self, tokens):
-        self.clock += 1
-        found = []
-        for prefix in self._prefixes(tokens):
-            if prefix not in self.pages:
-                break
-            self.pages[prefix][1] = self.clock
-            found.append(prefix)
-        self.ends.update(found[-1:])
-        return found
-
-    def _prefixes(self, tokens):
-        for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            yield tuple(tokens[:end])
-
-    def _row(self, end):
-        """The node that ends there, as in `nodes_of`."""
-        path, slots, start = [], [], 0
-        for prefix in self._prefixes(end):
-            slots += self.pages[prefix][0]
-            if prefix in self.ends:
-                path.append(list(prefix[start:]))
-                start = len(prefix)
-        return path, slots[-len(path[-1]) :], self.pages[end][1]
+        known = super().insert(tokens, slots)
+        return expect(known, self.slots(self.prefixes(tokens)))
 
 
-class Tree:
-    """The same with the answer."""
-
-    def __init__(self, answer, page_size):
-        self.tree = answer.RadixTree(page_size)
+class Tree(TreeWorld):
+    state = state_of
 
     def insert(self, tokens, slots):
         return insert(self.tree, tokens, slots)
 
-    def match(self, tokens):
-        return self.tree.match_prefix(RadixKey(tokens)).matched_slots().tolist()
-
-    def evict(self, size):
-        return self.tree.evict(size).tolist()
-
-    def state(self):
-        return tree_state(self.tree)
-
 
 def draw(world):
     """The nodes of a world as a tree."""
-    nodes = world.state()["nodes"]
-
-    def label(row):
-        return f"{row[0][-1]}  slots {row[1]}  stamp {row[2]}" if row else "root"
-
-    def children(row):
-        return [node for node in nodes if node[0][:-1] == (row[0] if row else [])]
-
-    return draw_tree(None, children, label)
-
-
-def random_tokens(rng, page_size):
-    """Some pages that differ in their last token only, and a part of one."""
-    tokens = []
-    for last in rng.choices((1, 2), weights=(3, 1), k=rng.randrange(7)):
-        tokens += [1] * (page_size - 1) + [last]
-    return tokens + [1] * rng.randrange(page_size)
+    return draw_rows(
+        world.state()["nodes"],
+        lambda row: f"{row[0][-1]}  slots {row[1]}  stamp {row[2]}",
+    )
 
 
 def random_operations(seed, page_size):
@@ -364,7 +261,7 @@ def _(answer, check):
             check.operations(
                 random_operations(seed, page_size),
                 expected=lambda size=page_size: Model(size),
-                actual=lambda size=page_size: Tree(answer, size),
+                actual=lambda size=page_size: Tree(answer.RadixTree(size)),
                 look=f"{OWN}. {PAGES}",
                 draw=draw,
             )

@@ -9,6 +9,7 @@ from minisgl.kvcache import radix_tree, tree_check
 from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.radix_node import RadixTreeNode
 from minisgl.kvcache.radix_tree import RadixTree
+from radix_world import plant_branch
 
 HEALTHY = "nothing is wrong with this tree"
 LOOP = "keep a list of nodes to visit: a branch may be deeper than Python's stack"
@@ -119,14 +120,6 @@ def check_found(check, answer, tree, call, mentions, look):
             if all(text in str(error) for text in texts):
                 actual = expected
     check.equal(actual, expected, call=call, look=look, draw=lambda _: draw(tree))
-
-
-def grow_branch(tree, depth):
-    """A branch of `depth` nodes of one token each; token and slot are the depth."""
-    tokens = array("i", range(depth))
-    tree.insert_prefix(RadixKey(tokens), tokens)
-    for end in range(depth - 1, 0, -1):
-        tree.match_prefix(RadixKey(tokens[:end]))  # splits off the last token
 
 
 @test("a healthy tree passes", example=True)
@@ -304,7 +297,7 @@ def _(answer, check):
 def _(answer, check):
     depth = 1500
     tree = RadixTree()
-    grow_branch(tree, depth)
+    plant_branch(tree, depth)
     handle = lock(tree, range(depth))
     call = f"check_tree(a locked branch of {depth} nodes)"
     check_healthy(check, answer, tree, call, LOOP)

@@ -7,10 +7,10 @@ page, which receipts need it.
 import random
 from array import array
 
-from grading import NotApplicable, draw_tree, test
-from minisgl.errors import IntegrityError
-from minisgl.kvcache.base import EvictionError, LockError, StaleHandleError
+from grading import NotApplicable, test
+from minisgl.kvcache.base import LockError, StaleHandleError
 from minisgl.kvcache.radix_key import RadixKey
+from radix_world import PrefixModel, TreeWorld, draw_rows, plant, random_tokens
 
 PATH = (
     "a prefix needs every node from its end up to the root: each of them is locked and "
@@ -34,47 +34,43 @@ QUEUE = (
 )
 
 
-def grow(answer, *prefixes, page_size=1):
-    """A tree with (tokens, slots) inserted in this order."""
-    tree = answer.RadixTree(page_size)
-    for tokens, slots in prefixes:
-        tree.insert_prefix(RadixKey(tokens), array("i", slots))
-    return tree
-
-
 def match(tree, tokens):
     return tree.match_prefix(RadixKey(tokens))
 
 
-def tree_state(tree):
+def state_of(world):
     """Sizes, the number of receipts that are out, every node, and the recount."""
-    rows, stack = [], [([], tree.root_node)]
-    while stack:
-        above, node = stack.pop()
-        for child in node.children.values():
-            path = [*above, child.key.tolist()]
-            rows.append((path, child.value.tolist(), child.ref_count))
-            stack.append((path, child))
+    nodes = ((path[1:], slots, locks) for path, slots, _, locks in world.rows())
     return {
-        "(evictable, protected)": (tree.evictable_size, tree.protected_size),
-        "receipts out": len(tree.receipts),
-        "nodes": sorted(rows),
-        "check_integrity()": integrity(tree),
+        "(evictable, protected)": world.sizes(),
+        "receipts out": world.receipts_out(),
+        "nodes": sorted(nodes),
+        "check_integrity()": world.integrity(),
     }
 
 
-def integrity(tree):
-    """What the tree's own recount says."""
-    try:
-        tree.check_integrity()
-    except IntegrityError as error:
-        return str(error)
-    return "passes"
+class Tree(TreeWorld):
+    """The answer's tree. A name first matches, then locks what it found."""
+
+    state = state_of
+
+    def match(self, name, tokens):
+        self.handles[name] = match(self.tree, tokens)
+        return self.handles[name].cached_len
+
+    def lock(self, name):
+        self.tree.lock(self.handles[name])
+
+    def unlock(self, name):
+        self.tree.unlock(self.handles[name])
+
+    def receipts_out(self):
+        return len(self.tree.receipts)
 
 
 def check_locks(check, tree, sizes, locks, call, look):
     """`locks` has the ref_count of each node, parents first."""
-    state = tree_state(tree)
+    state = state_of(Tree(tree))
     check.equal(
         {
             "(evictable, protected)": state["(evictable, protected)"],
@@ -89,10 +85,10 @@ def check_locks(check, tree, sizes, locks, call, look):
 
 def check_refused(check, tree, error, function, call, look):
     """`function` raises `error` and changes nothing."""
-    before = tree_state(tree)
+    before = state_of(Tree(tree))
     check.raises(error, function, call=call, look=look)
     check.equal(
-        tree_state(tree),
+        state_of(Tree(tree)),
         before,
         call=f"the tree after the refused {call}",
         look="a call that is refused changes nothing: check first. " + look,
@@ -100,7 +96,9 @@ def check_refused(check, tree, error, function, call, look):
 
 
 def two_nodes(answer):
-    return grow(answer, ([1, 2], [10, 11]), ([1, 2, 3, 4, 5], [0, 0, 12, 13, 14]))
+    return plant(
+        answer.RadixTree(1), ([1, 2], [10, 11]), ([1, 2, 3, 4, 5], [0, 0, 12, 13, 14])
+    )
 
 
 @test("a lock covers the way up to the root", example=True)
@@ -230,7 +228,7 @@ def _(answer, check):
 
 @test("a node is split between lock and release")
 def _(answer, check):
-    tree = grow(answer, ([1, 2, 3, 4], [10, 11, 12, 13]))
+    tree = plant(answer.RadixTree(1), ([1, 2, 3, 4], [10, 11, 12, 13]))
     handle = match(tree, [1, 2, 3, 4])
     tree.lock(handle)
     match(tree, [1, 9])
@@ -246,30 +244,20 @@ def _(answer, check):
 # --- sequences ------------------------------------------------------------------------
 
 
-class Model:
-    """Every page by itself: its slots, its last use, and which receipts need it."""
+class Model(PrefixModel):
+    """The same, for every page by itself: `pages` knows who has locked it."""
+
+    state = state_of
 
     def __init__(self, page_size):
-        self.page_size = page_size
-        self.pages = {}  # tokens up to the end of a page -> [slots, stamp, locks]
-        self.ends = set()  # those that end a node
+        super().__init__(page_size)
         self.receipts = {}  # name -> [(prefix, its page) for each page of its path]
         self.locked = set()  # names of the receipts that are out
-        self.clock = 0
-
-    def insert(self, tokens, slots):
-        known = len(self._walk(tokens)) * self.page_size
-        for prefix in self._prefixes(tokens):
-            page = slots[len(prefix) - self.page_size : len(prefix)]
-            self.pages.setdefault(prefix, [page, self.clock, set()])
-        if len(tokens) >= self.page_size:
-            self.ends.add(prefix)
-        return known
 
     def match(self, name, tokens):
         if name in self.locked:
             raise NotApplicable(f"{name} is in use")
-        path = self._walk(tokens)
+        path = self.walk(tokens)
         self.receipts[name] = [(prefix, self.pages[prefix]) for prefix in path]
         return len(path) * self.page_size
 
@@ -291,116 +279,23 @@ class Model:
         for _, page in path:
             page[2].remove(name)
 
-    def evict(self, size):
-        if size > self._sizes()[0]:
-            raise EvictionError(f"{size} tokens are not evictable")
-        freed = []
-        while len(freed) < size:
-            inner = {prefix[: -self.page_size] for prefix in self.pages}
-            leaves = [p for p in self.pages if p not in inner and not self.pages[p][2]]
-            leaf = min(leaves, key=lambda prefix: self.pages[prefix][1])
-            freed += self._row(leaf)[1]
-            self.ends.remove(leaf)
-            while leaf in self.pages and leaf not in self.ends:
-                del self.pages[leaf]
-                leaf = leaf[: -self.page_size]
-        return freed
-
-    def state(self):
-        return {
-            "(evictable, protected)": self._sizes(),
-            "receipts out": len(self.locked),
-            "nodes": sorted(map(self._row, self.ends)),
-            "check_integrity()": "passes",
-        }
+    def receipts_out(self):
+        return len(self.locked)
 
     def _receipt(self, name):
         if name not in self.receipts:
             raise NotApplicable(f"{name} has no receipt")
         return self.receipts[name]
 
-    def _walk(self, tokens):
-        self.clock += 1
-        found = []
-        for prefix in self._prefixes(tokens):
-            if prefix not in self.pages:
-                break
-            self.pages[prefix][1] = self.clock
-            found.append(prefix)
-        self.ends.update(found[-1:])
-        return found
-
-    def _prefixes(self, tokens):
-        for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            yield tuple(tokens[:end])
-
-    def _sizes(self):
-        protected = sum(bool(page[2]) for page in self.pages.values())
-        evictable = len(self.pages) - protected
-        return evictable * self.page_size, protected * self.page_size
-
-    def _row(self, end):
-        """The node that ends there, as in `tree_state`."""
-        path, slots, start = [], [], 0
-        for prefix in self._prefixes(end):
-            slots += self.pages[prefix][0]
-            if prefix in self.ends:
-                path.append(list(prefix[start:]))
-                start = len(prefix)
-        return path, slots[-len(path[-1]) :], len(self.pages[end][2])
-
-
-class Tree:
-    """The same with the answer."""
-
-    def __init__(self, answer, page_size):
-        self.tree = answer.RadixTree(page_size)
-        self.handles = {}
-
-    def insert(self, tokens, slots):
-        key = RadixKey(tokens)
-        return self.tree.insert_prefix(key, array("i", slots)).cached_len
-
-    def match(self, name, tokens):
-        self.handles[name] = match(self.tree, tokens)
-        return self.handles[name].cached_len
-
-    def lock(self, name):
-        self.tree.lock(self.handles[name])
-
-    def unlock(self, name):
-        self.tree.unlock(self.handles[name])
-
-    def evict(self, size):
-        return self.tree.evict(size).tolist()
-
-    def state(self):
-        return tree_state(self.tree)
-
 
 def draw(world):
     """Sizes, and the nodes of a world as a tree."""
-    state = world.state()
-    evictable, protected = state["(evictable, protected)"]
-
-    def label(row):
-        if row is None:
-            return f"root  evictable {evictable}, protected {protected}"
-        return f"{row[0][-1]}  slots {row[1]}  locked {row[2]}×"
-
-    def children(row):
-        above = row[0] if row else []
-        return [node for node in state["nodes"] if node[0][:-1] == above]
-
-    return draw_tree(None, children, label)
-
-
-def random_tokens(rng, page_size):
-    """Some pages that differ in their last token only, and a part of one."""
-    tokens = []
-    for last in rng.choices((1, 2), weights=(3, 1), k=rng.randrange(7)):
-        tokens += [1] * (page_size - 1) + [last]
-    return tokens + [1] * rng.randrange(page_size)
+    evictable, protected = world.sizes()
+    return draw_rows(
+        world.state()["nodes"],
+        lambda row: f"{row[0][-1]}  slots {row[1]}  locked {row[2]}×",
+        root=f"root  evictable {evictable}, protected {protected}",
+    )
 
 
 def random_operations(seed, page_size):
@@ -444,7 +339,7 @@ def _(answer, check):
     check.operations(
         operations,
         expected=lambda: Model(1),
-        actual=lambda: Tree(answer, 1),
+        actual=lambda: Tree(answer.RadixTree(1)),
         look=QUEUE,
         draw=draw,
     )
@@ -457,7 +352,7 @@ def _(answer, check):
             check.operations(
                 random_operations(seed, page_size),
                 expected=lambda size=page_size: Model(size),
-                actual=lambda size=page_size: Tree(answer, size),
+                actual=lambda size=page_size: Tree(answer.RadixTree(size)),
                 look=f"{SIZES}. {RECEIPTS}",
                 draw=draw,
             )

@@ -6,9 +6,10 @@ The tree is the engine's, with the queue of leaves below in place of its own.
 import random
 from array import array
 
-from grading import NotApplicable, draw_tree, test
+from grading import test
 from minisgl.kvcache.base import EvictionError, StaleHandleError
 from minisgl.kvcache.radix_key import RadixKey, namespace
+from radix_world import PrefixModel, TreeWorld, draw_rows, path, plant_branch
 
 STOP = "stop as soon as `size` tokens are gone; only the last leaf may overshoot"
 ENDLESS = (
@@ -60,32 +61,12 @@ class LeafQueue:
         return node
 
 
-class Engine:
-    """The answer's tree; slots are numbered as they come."""
+class Engine(TreeWorld):
+    """The answer's tree, with the queue above."""
 
     def __init__(self, answer, page_size=1):
-        self.tree = answer.RadixTree(page_size)
+        super().__init__(answer.RadixTree(page_size))
         self.tree.leaves = LeafQueue()
-        self.handles = {}
-        self.num_slots = 0
-
-    def insert(self, tokens, slots=None):
-        if slots is None:
-            slots = range(self.num_slots, self.num_slots + len(tokens))
-            self.num_slots += len(tokens)
-        return self.tree.insert_prefix(RadixKey(tokens), array("i", slots)).cached_len
-
-    def match(self, tokens):
-        return self.tree.match_prefix(RadixKey(tokens)).cached_len
-
-    def lock(self, name, tokens):
-        handle = self.tree.match_prefix(RadixKey(tokens))
-        self.tree.lock(handle)
-        self.handles[name] = handle
-        return handle.cached_len
-
-    def unlock(self, name):
-        return self.tree.unlock(self.handles.pop(name))
 
     def evict(self, size):
         return self.tree.evict(size)
@@ -94,141 +75,41 @@ class Engine:
         queue = self.tree.leaves
         queued = [n for n in queue.nodes if n.is_evicted or n.is_evictable_leaf()]
         return {
-            "evictable": self.tree.evictable_size,
-            "protected": self.tree.protected_size,
-            "nodes": sorted(
-                (path(node), list(node.value), node.ref_count)
-                for node in self.tree.nodes()
-                if node.parent
-            ),
+            "sizes": self.sizes(),
+            "nodes": nodes_of(self),
             "queue": sorted(path(node) for node in queued),
             "queued, but may not go": [path(node) for node in queue.wrongly_added],
         }
 
 
-def path(node):
-    """The tokens from the root to the end of `node`."""
-    tokens = []
-    while node is not None:
-        tokens = node.key.tolist() + tokens
-        node = node.parent
-    return tokens
-
-
-class Model:
-    """The same without a tree: prefixes are tuples, and a node is where one ends."""
-
-    def __init__(self, page_size):
-        self.page_size = page_size
-        self.clock = 0
-        self.num_slots = 0
-        self.slots = {}  # prefix -> slots of its last page
-        self.used = {}  # prefix at which a node ends -> when it was last used
-        self.locked = {}  # name -> prefix
-
-    def match(self, tokens):
-        return len(self._walk(tokens))
-
-    def insert(self, tokens):
-        slots = range(self.num_slots, self.num_slots + len(tokens))
-        self.num_slots += len(tokens)
-        found = end = len(self._walk(tokens))
-        while end + self.page_size <= len(tokens):
-            start, end = end, end + self.page_size
-            self.slots[tuple(tokens[:end])] = list(slots[start:end])
-        if found < end:
-            self.used[tuple(tokens[:end])] = self.clock
-        return found
-
-    def lock(self, name, tokens):
-        if name in self.locked:
-            raise NotApplicable(f"{name} holds a lock")
-        self.locked[name] = self._walk(tokens)
-        return len(self.locked[name])
-
-    def unlock(self, name):
-        if name not in self.locked:
-            raise NotApplicable(f"{name} holds no lock")
-        del self.locked[name]
+class Model(PrefixModel):
+    """The same without a tree, and so without a queue."""
 
     def evict(self, size):
-        if not 0 <= size <= self.state()["evictable"]:
-            raise EvictionError
-        freed = array("i")
-        while len(freed) < size:
-            node = min(self._leaves(), key=lambda leaf: self.used[leaf])
-            for page in self._pages(node):
-                freed.extend(self.slots.pop(page))
-            del self.used[node]
-        return freed
+        return array("i", super().evict(size))
 
     def state(self):
-        sizes = {True: 0, False: 0}
-        nodes = []
-        for node in sorted(self.used):
-            slots = [slot for page in self._pages(node) for slot in self.slots[page]]
-            locks = self._num_locks(node)
-            sizes[locks > 0] += len(slots)
-            nodes.append((list(node), slots, locks))
         return {
-            "evictable": sizes[False],
-            "protected": sizes[True],
-            "nodes": nodes,
-            "queue": sorted(list(leaf) for leaf in self._leaves()),
+            "sizes": self.sizes(),
+            "nodes": nodes_of(self),
+            "queue": sorted(list(tokens) for _, *tokens in self.leaves()),
             "queued, but may not go": [],
         }
 
-    def _walk(self, tokens):
-        """The longest stored prefix; everything on its way is used now."""
-        self.clock += 1
-        end = len(tokens) // self.page_size * self.page_size
-        while end and tuple(tokens[:end]) not in self.slots:
-            end -= self.page_size
-        prefix = tuple(tokens[:end])
-        if prefix:
-            self.used[prefix] = self.clock  # where a match ends, a node ends
-        for node in self.used:
-            if prefix[: len(node)] == node:
-                self.used[node] = self.clock
-        return prefix
 
-    def _pages(self, node):
-        """The prefixes that end with a page of this node."""
-        above = [n for n in self.used if n != node and node[: len(n)] == n]
-        start = max(map(len, above), default=0)
-        ends = range(start, len(node), self.page_size)
-        return [node[: end + self.page_size] for end in ends]
-
-    def _num_locks(self, node):
-        return sum(held[: len(node)] == node for held in self.locked.values())
-
-    def _leaves(self):
-        return [
-            node
-            for node in self.used
-            if not self._num_locks(node)
-            and not any(n != node and n[: len(node)] == node for n in self.used)
-        ]
+def nodes_of(world):
+    """(path, slots, locks) of every node."""
+    return sorted((path[1:], slots, locks) for path, slots, _, locks in world.rows())
 
 
 def draw(world):
     """The tree, with slots and locks."""
-    nodes = {tuple(p): (slots, locks) for p, slots, locks in world.state()["nodes"]}
 
-    def parent(prefix):
-        above = [n for n in nodes if n != prefix and prefix[: len(n)] == n]
-        return max(above, key=len, default=())
+    def label(row):
+        nodes, slots, locks = row
+        return f"{nodes[-1]} slots {slots}" + f", locked {locks}x" * (locks > 0)
 
-    def label(prefix):
-        if not prefix:
-            return "root"
-        slots, locks = nodes[prefix]
-        tokens = list(prefix[len(parent(prefix)) :])
-        return f"{tokens} slots {slots}" + f", locked {locks}x" * (locks > 0)
-
-    return draw_tree(
-        (), lambda prefix: [n for n in sorted(nodes) if parent(n) == prefix], label
-    )
+    return draw_rows(world.state()["nodes"], label)
 
 
 def grow(answer, *prompts, page_size=1):
@@ -247,25 +128,15 @@ def check_evict(check, world, size, slots, *, call, look):
     check.equal(freed, array("i", slots), call=call, look=look)
 
 
-def sizes(world):
-    return world.tree.evictable_size, world.tree.protected_size
-
-
-def grow_branch(tree, depth):
-    """A branch of `depth` nodes of one token each; token and slot are the depth."""
-    tokens = array("i", range(depth))
-    tree.insert_prefix(RadixKey(tokens), tokens)
-    for end in range(depth - 1, 0, -1):
-        tree.match_prefix(RadixKey(tokens[:end]))  # splits off the last token
-
-
 @test("the oldest leaf goes, and no more than needed", example=True)
 def _(answer, check):
     world = grow(answer, [1, 2], [3, 4], [5, 6])
     call = "evict(2) after inserting [1, 2], [3, 4] and [5, 6]"
     check_evict(check, world, 2, [0, 1], call=call, look=STOP)
-    check.equal(sizes(world), (4, 0), call=f"the sizes after {call}", look=STOP)
-    check.equal(world.match([3, 4]), 2, call=f"match [3, 4] after {call}", look=STOP)
+    check.equal(world.sizes(), (4, 0), call=f"the sizes after {call}", look=STOP)
+    check.equal(
+        world.match([3, 4]), [2, 3], call=f"match [3, 4] after {call}", look=STOP
+    )
 
 
 @test("a parent goes after its last child", example=True)
@@ -276,14 +147,14 @@ def _(answer, check):
     world.insert([1, 2, 4], [0, 1, 3])
     call = "evict(3) of [1, 2] with [3] and [4] below it"
     check_evict(check, world, 3, [2, 3, 0, 1], call=call, look=INNER)
-    check.equal(sizes(world), (0, 0), call=f"the sizes after {call}", look=INNER)
+    check.equal(world.sizes(), (0, 0), call=f"the sizes after {call}", look=INNER)
 
 
 @test("evict(0) takes nothing")
 def _(answer, check):
     world = grow(answer, [1, 2])
     check_evict(check, world, 0, [], call="evict(0)", look=STOP)
-    check.equal(sizes(world), (2, 0), call="the sizes after evict(0)", look=STOP)
+    check.equal(world.sizes(), (2, 0), call="the sizes after evict(0)", look=STOP)
 
 
 @test("a leaf goes as a whole")
@@ -291,7 +162,7 @@ def _(answer, check):
     world = grow(answer, [1, 2, 3])
     look = "a node is evicted with all its tokens, or not at all"
     check_evict(check, world, 1, [0, 1, 2], call="evict(1)", look=look)
-    check.equal(sizes(world), (0, 0), call="the sizes after evict(1)", look=look)
+    check.equal(world.sizes(), (0, 0), call="the sizes after evict(1)", look=look)
 
 
 @test("a parent that was used later than another leaf goes after it")
@@ -302,7 +173,7 @@ def _(answer, check):
     world.match([1])
     call = "evict(3) with [1] -> [2, 3] and [5], where [1] was used last"
     check_evict(check, world, 3, [1, 2, 3], call=call, look=OWN_TURN)
-    check.equal(world.match([1]), 1, call=f"match [1] after {call}", look=OWN_TURN)
+    check.equal(world.match([1]), [0], call=f"match [1] after {call}", look=OWN_TURN)
 
 
 @test("a parent that was used earlier than another leaf goes before it")
@@ -320,7 +191,7 @@ def _(answer, check):
     call = "evict(2) with [1, 2] -> ([3], [4]) and [7], where [1, 2, 3] is locked"
     look = "a locked node is never evicted, nor is it queued"
     check_evict(check, world, 2, [7, 8], call=call, look=look)
-    check.equal(sizes(world), (0, 3), call=f"the sizes after {call}", look=look)
+    check.equal(world.sizes(), (0, 3), call=f"the sizes after {call}", look=look)
     world = grow(answer, [1, 2, 3])
     world.lock("a", [1, 2])
     call = "evict(1) with [1, 2] -> [3], where [1, 2] is locked"
@@ -356,7 +227,7 @@ def _(answer, check):
         look=ENDLESS,
         mentions=("1", "0"),
     )
-    check.equal(sizes(world), (0, 4), call=f"the sizes after {call}", look=UNTOUCHED)
+    check.equal(world.sizes(), (0, 4), call=f"the sizes after {call}", look=UNTOUCHED)
 
 
 @test("a refusal names both numbers and changes nothing")
@@ -414,7 +285,7 @@ def _(answer, check):
 def _(answer, check):
     depth = 1500
     world = Engine(answer)
-    grow_branch(world.tree, depth)
+    plant_branch(world.tree, depth)
     call = f"evict({depth}) of one branch of {depth} nodes"
     look = "a loop, not a recursion: a branch may be deeper than Python's stack"
     freed = world.evict(depth)

@@ -4,9 +4,8 @@ import random
 from array import array
 
 from grading import draw_tree, test
-from minisgl.errors import IntegrityError
-from minisgl.kvcache.base import EvictionError
 from minisgl.kvcache.radix_key import InvalidKeyError, RadixKey
+from radix_world import PrefixModel, TreeWorld, draw_rows, path
 
 GLUED = "in glued text nobody can tell where one value ends and the next begins"
 SIGNS = "a value may contain any sign, also the one between two fields"
@@ -127,29 +126,25 @@ def _(answer, check):
 # --- in the tree ----------------------------------------------------------------------
 
 
-class Engine:
-    """The answer's tree and namespaces; slots are numbered as they come."""
+class Engine(TreeWorld):
+    """The answer's tree and namespaces."""
 
     def __init__(self, answer, page_size=1):
+        super().__init__(answer.RadixTree(page_size))
         self.answer = answer
-        self.tree = answer.RadixTree(page_size)
-        self.num_slots = 0
 
     def insert(self, tokens, fields):
-        slots = array("i", range(self.num_slots, self.num_slots + len(tokens)))
-        self.num_slots += len(tokens)
         key = make_key(self.answer, tokens, fields)
-        return self.tree.insert_prefix(key, slots).cached_len
+        return self.tree.insert_prefix(key, self.next_slots(tokens)).cached_len
 
     def match(self, tokens, fields):
         key = make_key(self.answer, tokens, fields)
         return self.tree.match_prefix(key).matched_slots().tolist()
 
-    def evict(self, size):
-        return self.tree.evict(size).tolist()
-
     def state(self):
-        return {"nodes": self._nodes(), "check_integrity()": self._offence()}
+        nodes = [node for node in self.tree.nodes() if node.parent]
+        nodes = sorted((path(n), n.value.tolist(), n.timestamp) for n in nodes)
+        return {"nodes": nodes, "check_integrity()": self.integrity()}
 
     def draw(self):
         def label(node):
@@ -163,125 +158,32 @@ class Engine:
             lambda node: label(node) if node.parent else "root",
         )
 
-    def _nodes(self):
-        nodes = [node for node in self.tree.nodes() if node.parent]
-        return sorted((path(n), n.value.tolist(), n.timestamp) for n in nodes)
 
-    def _offence(self):
-        try:
-            self.tree.check_integrity()
-        except IntegrityError as error:
-            return str(error)
-        return "finds nothing"
-
-
-def path(node):
-    """The tokens from the root to the end of `node`."""
-    tokens = []
-    while node is not None:
-        tokens = node.key.tolist() + tokens
-        node = node.parent
-    return tokens
-
-
-class Model:
-    """The same without a tree: a prefix is a set of fields and a tuple of tokens."""
-
-    def __init__(self, page_size):
-        self.page_size = page_size
-        self.clock = 0
-        self.num_slots = 0
-        self.slots = {}  # (fields, tokens up to the end of a page) -> slots of the page
-        self.used = {}  # (fields, tokens up to the end of a node) -> last use
+class Model(PrefixModel):
+    """The same without a tree: a namespace is the set of its fields."""
 
     def insert(self, tokens, fields):
-        slots = range(self.num_slots, self.num_slots + len(tokens))
-        self.num_slots += len(tokens)
-        fields, found = self._walk(tokens, fields)
-        end = len(found)
-        while end + self.page_size <= len(tokens):
-            start, end = end, end + self.page_size
-            self.slots[fields, tuple(tokens[:end])] = list(slots[start:end])
-        if len(found) < end:
-            self.used[fields, tuple(tokens[:end])] = self.clock
-        return len(found)
+        return super().insert(tokens, space=given(fields))
 
     def match(self, tokens, fields):
-        fields, found = self._walk(tokens, fields)
-        ends = range(self.page_size, len(found) + 1, self.page_size)
-        return [slot for end in ends for slot in self.slots[fields, found[:end]]]
-
-    def evict(self, size):
-        if size > sum(map(len, self.slots.values())):
-            raise EvictionError
-        freed = []
-        while len(freed) < size:
-            leaves = [n for n in self.used if not any(map(below(n), self.used))]
-            oldest = min(leaves, key=self.used.get)
-            for page in self._pages(oldest):
-                freed += self.slots.pop(page)
-            del self.used[oldest]
-        return freed
+        return super().match(tokens, given(fields))
 
     def state(self):
-        nodes = []
-        for node, used in self.used.items():
-            slots = [slot for page in self._pages(node) for slot in self.slots[page]]
-            nodes.append((list(node[1]), slots, used))
-        return {"nodes": sorted(nodes), "check_integrity()": "finds nothing"}
+        nodes = ((sum(path[1:], []), *rest) for path, *rest, _ in self.rows())
+        return {"nodes": sorted(nodes), "check_integrity()": self.integrity()}
 
     def draw(self):
-        def parent(node):
-            above = [n for n in self.used if below(n)(node)]
-            return max(above, key=lambda n: len(n[1]), default=None)
-
-        def label(node):
-            if node is None:
-                return "root"
-            pages = self._pages(node)
-            slots = [slot for page in pages for slot in self.slots[page]]
-            tokens = list(node[1][-len(slots) :])
-            fields = sorted(node[0]) if parent(node) is None else []
+        def label(row):
+            path, slots, _, _ = row
+            fields = sorted(path[0]) if len(path) == 2 else []
             owner = f" of {tuple(fields)}" if fields else ""
-            return f"{tokens} slots {slots}{owner}"
+            return f"{path[-1]} slots {slots}{owner}"
 
-        nodes = sorted(self.used, key=lambda node: node[1])
-        return draw_tree(
-            None, lambda node: [n for n in nodes if parent(n) == node], label
-        )
-
-    def _walk(self, tokens, fields):
-        """The longest stored prefix; everything on its way is used now."""
-        self.clock += 1
-        fields = frozenset((k, v) for k, v in fields.items() if v is not None)
-        end = len(tokens) // self.page_size * self.page_size
-        while end and (fields, tuple(tokens[:end])) not in self.slots:
-            end -= self.page_size
-        found = fields, tuple(tokens[:end])
-        if end:
-            self.used[found] = self.clock  # where a match ends, a node ends
-        for node in self.used:
-            if node == found or below(node)(found):
-                self.used[node] = self.clock
-        return found
-
-    def _pages(self, node):
-        """The prefixes that end with a page of this node."""
-        fields, tokens = node
-        above = [len(n[1]) for n in self.used if below(n)(node)]
-        ends = range(max(above, default=0), len(tokens), self.page_size)
-        return [(fields, tokens[: end + self.page_size]) for end in ends]
+        return draw_rows(sorted(self.rows(), key=lambda row: row[0][1:]), label)
 
 
-def below(node):
-    """Whether a prefix goes on behind `node`, in the same namespace."""
-    fields, tokens = node
-
-    def is_below(other):
-        same = other[0] == fields and other[1][: len(tokens)] == tokens
-        return same and len(other[1]) > len(tokens)
-
-    return is_below
+def given(fields):
+    return frozenset((k, v) for k, v in fields.items() if v is not None)
 
 
 @test("tenants with the same tokens do not find each other")

@@ -7,12 +7,11 @@ that has no nodes to split: it remembers every page by itself.
 import random
 from array import array
 
-from grading import NotApplicable, draw_tree, test
-from minisgl.errors import IntegrityError
+from grading import NotApplicable, test
 from minisgl.kvcache import radix_tree
-from minisgl.kvcache.base import EvictionError
 from minisgl.kvcache.radix_key import RadixKey
 from minisgl.kvcache.radix_node import RadixTreeHandle
+from radix_world import PrefixModel, TreeWorld, draw_rows, in_order, random_tokens
 
 OBJECT = (
     "the deeper half stays this object: a handle that points at it must go on to mean "
@@ -176,162 +175,38 @@ def _(answer, check):
 # --- sequences in a tree --------------------------------------------------------------
 
 
-class Model:
-    """Every page by itself: its slots, its last use, and who holds it."""
+def state_of(world):
+    """Of every node its path, its slots, its stamp and how often it is locked."""
+    return {
+        "(evictable, protected)": world.sizes(),
+        "nodes": in_order(world.rows()),
+        "check_integrity()": world.integrity(),
+    }
 
-    def __init__(self, page_size):
-        self.page_size = page_size
-        self.pages = {}  # tokens up to the end of a page -> [slots, stamp, holders]
-        self.ends = set()  # those that end a node
-        self.held = {}  # name -> the tokens it holds
-        self.clock = 0
 
-    def insert(self, tokens, slots, space):
-        known = len(self._walk(tokens, space)) * self.page_size
-        for prefix in self._prefixes(tokens, space):
-            end = len(prefix) - 1
-            page = slots[end - self.page_size : end]
-            self.pages.setdefault(prefix, [page, self.clock, set()])
-        if len(tokens) >= self.page_size:
-            self.ends.add(prefix)
-        return known
-
-    def match(self, tokens, space):
-        return [slot for p in self._walk(tokens, space) for slot in self.pages[p][0]]
-
-    def hold(self, name, tokens, space):
-        if name in self.held:
-            raise NotApplicable(f"{name} holds something")
-        self.held[name] = self._walk(tokens, space)
-        for prefix in self.held[name]:
-            self.pages[prefix][2].add(name)
+class Model(PrefixModel):
+    state = state_of
 
     def read(self, name):
         if name not in self.held:
             raise NotApplicable(f"{name} holds nothing")
-        return [slot for p in self.held[name] for slot in self.pages[p][0]]
-
-    def release(self, name):
-        if name not in self.held:
-            raise NotApplicable(f"{name} holds nothing")
-        for prefix in self.held.pop(name):
-            self.pages[prefix][2].remove(name)
-
-    def evict(self, size):
-        if size > self._sizes()[0]:
-            raise EvictionError(f"{size} tokens are not evictable")
-        freed = []
-        while len(freed) < size:
-            inner = {prefix[: -self.page_size] for prefix in self.pages}
-            leaves = [p for p in self.pages if p not in inner and not self.pages[p][2]]
-            leaf = min(leaves, key=lambda prefix: self.pages[prefix][1])
-            freed += self._row(leaf)[1]
-            self.ends.remove(leaf)
-            while leaf in self.pages and leaf not in self.ends:
-                del self.pages[leaf]
-                leaf = leaf[: -self.page_size]
-        return freed
-
-    def state(self):
-        nodes = in_order(map(self._row, self.ends))
-        return {
-            "(evictable, protected)": self._sizes(),
-            "nodes": nodes,
-            "check_integrity()": "passes",
-        }
-
-    def _walk(self, tokens, space):
-        self.clock += 1
-        found = []
-        for prefix in self._prefixes(tokens, space):
-            if prefix not in self.pages:
-                break
-            self.pages[prefix][1] = self.clock
-            found.append(prefix)
-        self.ends.update(found[-1:])
-        return found
-
-    def _prefixes(self, tokens, space):
-        for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            yield (space, *tokens[:end])
-
-    def _sizes(self):
-        protected = sum(bool(page[2]) for page in self.pages.values())
-        return (
-            (len(self.pages) - protected) * self.page_size,
-            protected * self.page_size,
-        )
-
-    def _row(self, end):
-        """(namespace, tokens of each node down to this one; slots, stamp, locks)"""
-        path, slots, start = [end[0]], [], 1
-        for prefix in self._prefixes(end[1:], end[0]):
-            slots += self.pages[prefix][0]
-            if prefix in self.ends:
-                path.append(list(prefix[start:]))
-                start = len(prefix)
-        _, stamp, holders = self.pages[end]
-        return path, slots[-len(path[-1]) :], stamp, len(holders)
+        return self.slots(self.held[name])
 
 
-def integrity(tree):
-    """What the tree's own recount says."""
-    try:
-        tree.check_integrity()
-    except IntegrityError as error:
-        return str(error)
-    return "passes"
-
-
-def in_order(rows):
-    """Parents before their children."""
-    return sorted(rows, key=lambda row: [str(part) for part in row[0]])
-
-
-class Tree:
+class Tree(TreeWorld):
     """The engine's tree, made of the answer's nodes."""
+
+    state = state_of
 
     def __init__(self, answer, page_size):
         self.node_class = answer.RadixTreeNode
-        self.handles = {}
-        self.tree = self._with_nodes(radix_tree.RadixTree, page_size)
+        super().__init__(self._with_nodes(radix_tree.RadixTree, page_size))
 
     def insert(self, tokens, slots, space):
-        key = RadixKey(tokens, space)
-        return self._with_nodes(self.tree.insert_prefix, key, slots).cached_len
-
-    def match(self, tokens, space):
-        return self.tree.match_prefix(RadixKey(tokens, space)).matched_slots().tolist()
-
-    def hold(self, name, tokens, space):
-        self.handles[name] = self.tree.match_prefix(RadixKey(tokens, space))
-        self.tree.lock(self.handles[name])
+        return self._with_nodes(super().insert, tokens, slots, space)
 
     def read(self, name):
         return self.handles[name].matched_slots().tolist()
-
-    def release(self, name):
-        self.tree.unlock(self.handles[name])
-
-    def evict(self, size):
-        return self.tree.evict(size).tolist()
-
-    def state(self):
-        rows, stack = [], []
-        for child_key, child in self.tree.root_node.children.items():
-            tagged = isinstance(child_key, tuple)
-            stack.append(([child_key[0][0][1] if tagged else None], child))
-        while stack:
-            above, node = stack.pop()
-            path = [*above, node.key.tolist()]
-            rows.append((path, node.value.tolist(), node.timestamp, node.ref_count))
-            stack += [(path, child) for child in node.children.values()]
-        sizes = (self.tree.evictable_size, self.tree.protected_size)
-        return {
-            "(evictable, protected)": sizes,
-            "nodes": in_order(rows),
-            "check_integrity()": integrity(self.tree),
-        }
 
     def _with_nodes(self, function, *arguments):
         """Whatever the engine's tree makes in between is of the answer's class."""
@@ -345,29 +220,13 @@ class Tree:
 
 def draw(world):
     """The nodes of a world as a tree."""
-    nodes = world.state()["nodes"]
 
     def label(row):
-        if row is None:
-            return "root"
         path, slots, stamp, locks = row
         space = "" if path[0] is None or len(path) > 2 else f" of {path[0]!r}"
         return f"{path[-1]}{space}  slots {slots}  stamp {stamp}  locked {locks}×"
 
-    def children(row):
-        if row is None:
-            return [node for node in nodes if len(node[0]) == 2]
-        return [node for node in nodes if node[0][:-1] == row[0]]
-
-    return draw_tree(None, children, label)
-
-
-def random_tokens(rng, page_size):
-    """Some pages that differ in their last token only, and a part of one."""
-    tokens = []
-    for last in rng.choices((1, 2), weights=(3, 1), k=rng.randrange(7)):
-        tokens += [1] * (page_size - 1) + [last]
-    return tokens + [1] * rng.randrange(page_size)
+    return draw_rows(world.rows(), label)
 
 
 def random_operations(seed, page_size):
@@ -384,11 +243,11 @@ def random_operations(seed, page_size):
         elif choice < 0.5:
             operations.append(("match", *key))
         elif choice < 0.65:
-            operations.append(("hold", rng.choice("ABC"), *key))
+            operations.append(("lock", rng.choice("ABC"), *key))
         elif choice < 0.8:
             operations.append(("read", rng.choice("ABC")))
         elif choice < 0.9:
-            operations.append(("release", rng.choice("ABC")))
+            operations.append(("unlock", rng.choice("ABC")))
         else:
             operations.append(("evict", rng.randrange(1, 2 * page_size + 1)))
     return operations
@@ -398,10 +257,10 @@ def random_operations(seed, page_size):
 def _(answer, check):
     operations = [
         ("insert", [1, 2, 3, 4], [0, 1, 2, 3], None),
-        ("hold", "A", [1, 2, 3, 4], None),
+        ("lock", "A", [1, 2, 3, 4], None),
         ("match", [1, 2, 9], None),
         ("read", "A"),
-        ("release", "A"),
+        ("unlock", "A"),
         ("evict", 4),
     ]
     check.operations(

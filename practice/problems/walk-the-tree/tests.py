@@ -4,12 +4,17 @@ Trees are made with the engine's other methods; the model is a dictionary of pre
 """
 
 import random
-from array import array
 
-from grading import draw_tree, test
-from minisgl.errors import IntegrityError
-from minisgl.kvcache.base import EvictionError
+from grading import test
 from minisgl.kvcache.radix_key import RadixKey
+from radix_world import (
+    PrefixModel,
+    TreeWorld,
+    draw_rows,
+    in_order,
+    plant,
+    random_tokens,
+)
 
 SPLIT = (
     "a match that ends inside a node splits it there: what is found, and locked later, "
@@ -20,14 +25,6 @@ STAMPS = (
     "the lower half keeps its old stamp"
 )
 PAGES = "a match ends after its last whole page that is equal, never inside a page"
-
-
-def grow(answer, page_size, *prefixes):
-    """A tree with (tokens, slots[, namespace]) inserted in this order."""
-    tree = answer.RadixTree(page_size)
-    for tokens, slots, *space in prefixes:
-        tree.insert_prefix(RadixKey(tokens, *space), array("i", slots))
-    return tree
 
 
 def walk(tree, tokens, space=None):
@@ -44,153 +41,41 @@ def found(tokens, slots, length):
     return {"tokens of the node": tokens, "its slots": slots, "length": length}
 
 
-def nodes_of(tree):
-    """(path, slots, stamp) of every node.
-
-    A path is the namespace, then the tokens of each node from the root down.
-    """
-    rows, stack = [], []
-    for child_key, child in tree.root_node.children.items():
-        tagged = isinstance(child_key, tuple)
-        stack.append(([child_key[0][0][1] if tagged else None], child))
-    while stack:
-        above, node = stack.pop()
-        path = [*above, node.key.tolist()]
-        rows.append((path, node.value.tolist(), node.timestamp))
-        stack += [(path, child) for child in node.children.values()]
-    return in_order(rows)
+def nodes_of(world):
+    """(path, slots, stamp) of every node, parents before their children."""
+    return in_order(row[:3] for row in world.rows())
 
 
-def integrity(tree):
-    """What the tree's own recount says."""
-    try:
-        tree.check_integrity()
-    except IntegrityError as error:
-        return str(error)
-    return "passes"
+def state_of(world):
+    return {
+        "clock": world.clock,
+        "nodes": nodes_of(world),
+        "check_integrity()": world.integrity(),
+    }
 
 
-def in_order(rows):
-    """Parents before their children."""
-    return sorted(rows, key=lambda row: [str(part) for part in row[0]])
+class Model(PrefixModel):
+    state = state_of
 
 
-class Model:
-    """What a radix tree holds: for each prefix of whole pages, slots and a stamp."""
-
-    def __init__(self, page_size):
-        self.page_size = page_size
-        self.pages = {}  # namespace and tokens to the end of a page -> [slots, stamp]
-        self.ends = set()  # the prefixes that end a node
-        self.clock = 0
-
-    def match(self, tokens, space):
-        found = self._walk(tokens, space)
-        return [slot for prefix in found for slot in self.pages[prefix][0]]
-
-    def insert(self, tokens, slots, space):
-        known = len(self._walk(tokens, space)) * self.page_size
-        for prefix in self._prefixes(tokens, space):
-            end = len(prefix) - 1
-            page = slots[end - self.page_size : end]
-            self.pages.setdefault(prefix, [page, self.clock])
-        if len(tokens) >= self.page_size:
-            self.ends.add(prefix)
-        return known
-
-    def evict(self, size):
-        if size > len(self.pages) * self.page_size:
-            raise EvictionError(f"{size} tokens are not there")
-        freed = []
-        while len(freed) < size:
-            inner = {prefix[: -self.page_size] for prefix in self.pages}
-            leaf = min(self.pages.keys() - inner, key=lambda end: self.pages[end][1])
-            freed += self._row(leaf)[1]
-            self.ends.remove(leaf)
-            while leaf in self.pages and leaf not in self.ends:
-                del self.pages[leaf]
-                leaf = leaf[: -self.page_size]
-        return freed
-
-    def state(self):
-        return {
-            "clock": self.clock,
-            "nodes": in_order(map(self._row, self.ends)),
-            "check_integrity()": "passes",
-        }
-
-    def _walk(self, tokens, space):
-        self.clock += 1
-        found = []
-        for prefix in self._prefixes(tokens, space):
-            if prefix not in self.pages:
-                break
-            self.pages[prefix][1] = self.clock
-            found.append(prefix)
-        self.ends.update(found[-1:])
-        return found
-
-    def _prefixes(self, tokens, space):
-        for end in range(self.page_size, len(tokens) + 1, self.page_size):
-            yield (space, *tokens[:end])
-
-    def _row(self, end):
-        """The node that ends there, as in `nodes_of`."""
-        path, slots, start = [end[0]], [], 1
-        for prefix in self._prefixes(end[1:], end[0]):
-            slots += self.pages[prefix][0]
-            if prefix in self.ends:
-                path.append(list(prefix[start:]))
-                start = len(prefix)
-        return path, slots[-len(path[-1]) :], self.pages[end][1]
-
-
-class Tree:
-    """The same with the answer."""
-
-    def __init__(self, answer, page_size):
-        self.tree = answer.RadixTree(page_size)
-
-    def match(self, tokens, space):
-        return self.tree.match_prefix(RadixKey(tokens, space)).matched_slots().tolist()
-
-    def insert(self, tokens, slots, space):
-        key = RadixKey(tokens, space)
-        return self.tree.insert_prefix(key, array("i", slots)).cached_len
-
-    def evict(self, size):
-        return self.tree.evict(size).tolist()
-
-    def state(self):
-        return {
-            "clock": self.tree.clock,
-            "nodes": nodes_of(self.tree),
-            "check_integrity()": integrity(self.tree),
-        }
+class Tree(TreeWorld):
+    state = state_of
 
 
 def draw(world):
     """The nodes of a world as a tree."""
-    nodes = world.state()["nodes"]
 
     def label(row):
-        if row is None:
-            return "root"
         path, slots, stamp = row
         space = "" if path[0] is None or len(path) > 2 else f" of {path[0]!r}"
         return f"{path[-1]}{space}  slots {slots}  stamp {stamp}"
 
-    def children(row):
-        if row is None:
-            return [node for node in nodes if len(node[0]) == 2]
-        return [node for node in nodes if node[0][:-1] == row[0]]
-
-    return draw_tree(None, children, label)
+    return draw_rows(nodes_of(world), label)
 
 
 @test("the key leaves the tree inside a node", example=True)
 def _(answer, check):
-    tree = grow(answer, 1, ([1, 2, 3, 4], [10, 11, 12, 13]))
+    tree = plant(answer.RadixTree(1), ([1, 2, 3, 4], [10, 11, 12, 13]))
     check.equal(
         walk(tree, [1, 2, 9]),
         found([1, 2], [10, 11], 2),
@@ -201,7 +86,9 @@ def _(answer, check):
 
 @test("the key goes through several nodes", example=True)
 def _(answer, check):
-    tree = grow(answer, 1, ([1, 2], [10, 11]), ([1, 2, 3, 4], [0, 0, 12, 13]))
+    tree = plant(
+        answer.RadixTree(1), ([1, 2], [10, 11]), ([1, 2, 3, 4], [0, 0, 12, 13])
+    )
     check.equal(
         walk(tree, [1, 2, 3, 4, 5]),
         found([3, 4], [12, 13], 4),
@@ -225,7 +112,7 @@ def _(answer, check):
         ([1, 2, 3, 4, 5], 2),
         ([1, 2, 3, 4, 5, 9], 2),
     ]:
-        tree = grow(answer, 2, ([1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]))
+        tree = plant(answer.RadixTree(2), ([1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5]))
         check.equal(
             walk(tree, tokens),
             found([1, 2, 3, 4][: 2 * pages], [0, 1, 2, 3][: 2 * pages], 2 * pages),
@@ -237,7 +124,7 @@ def _(answer, check):
 @test("nothing is found, and nothing is split")
 def _(answer, check):
     for tokens in ([], [1, 2, 3], [9, 9, 9, 9], [1, 2, 3, 9]):
-        tree = grow(answer, 4, ([1, 2, 3, 4], [0, 1, 2, 3]))
+        tree = plant(answer.RadixTree(4), ([1, 2, 3, 4], [0, 1, 2, 3]))
         node, length = tree._tree_walk(RadixKey(tokens))
         call = f"_tree_walk({tokens}), page size 4, in a tree of [1, 2, 3, 4]"
         look = "without a whole page in common the walk ends at the root, with length 0"
@@ -250,7 +137,7 @@ def _(answer, check):
             look=look,
         )
         check.equal(
-            [path for path, _, _ in nodes_of(tree)],
+            [path for path, _, _ in nodes_of(TreeWorld(tree))],
             [[None, [1, 2, 3, 4]]],
             call=call,
             look="a node is split between its pages only, never before the first",
@@ -259,8 +146,10 @@ def _(answer, check):
 
 @test("a child that matches in part ends the walk")
 def _(answer, check):
-    tree = grow(
-        answer, 1, ([1, 2, 3, 4], [0, 1, 2, 3]), ([1, 2, 3, 4, 5], [0, 0, 0, 0, 4])
+    tree = plant(
+        answer.RadixTree(1),
+        ([1, 2, 3, 4], [0, 1, 2, 3]),
+        ([1, 2, 3, 4, 5], [0, 0, 0, 0, 4]),
     )
     check.equal(
         walk(tree, [1, 2, 5]),
@@ -273,16 +162,15 @@ def _(answer, check):
 
 @test("what is stamped")
 def _(answer, check):
-    tree = grow(
-        answer,
-        1,
+    tree = plant(
+        answer.RadixTree(1),
         ([1, 2], [0, 1]),
         ([1, 2, 3, 4], [0, 0, 2, 3]),
         ([7, 8], [4, 5]),
     )
     tree._tree_walk(RadixKey([1, 2, 3, 9]))
     check.equal(
-        [(path[-1], stamp) for path, _, stamp in nodes_of(tree)],
+        [(path[-1], stamp) for path, _, stamp in nodes_of(TreeWorld(tree))],
         [([1, 2], 4), ([3], 4), ([4], 2), ([7, 8], 3)],
         call="(tokens, stamp) of all nodes: insert [1, 2], [1, 2, 3, 4], [7, 8] at "
         "1, 2, 3, then _tree_walk([1, 2, 3, 9]) at 4",
@@ -306,9 +194,8 @@ def _(answer, check):
 @test("namespaces separate at the root")
 def _(answer, check):
     for mine, other in (("a", None), (None, "a"), ("a", "b")):
-        tree = grow(
-            answer,
-            1,
+        tree = plant(
+            answer.RadixTree(1),
             ([1, 2, 3, 4], [0, 1, 2, 3], mine),
             ([1, 2, 3, 4], [4, 5, 6, 7], other),
         )
@@ -334,19 +221,11 @@ def _(answer, check):
     check.operations(
         operations,
         expected=lambda: Model(1),
-        actual=lambda: Tree(answer, 1),
+        actual=lambda: Tree(answer.RadixTree(1)),
         look="tell the queue of leaves which node was just used, the one where the "
         "walk ends: `self.leaves.refresh(node)`",
         draw=draw,
     )
-
-
-def random_tokens(rng, page_size):
-    """Some pages that differ in their last token only, and a part of one."""
-    tokens = []
-    for last in rng.choices((1, 2), weights=(3, 1), k=rng.randrange(7)):
-        tokens += [1] * (page_size - 1) + [last]
-    return tokens + [1] * rng.randrange(page_size)
 
 
 def random_operations(seed, page_size):
@@ -374,7 +253,7 @@ def _(answer, check):
             check.operations(
                 random_operations(seed, page_size),
                 expected=lambda size=page_size: Model(size),
-                actual=lambda size=page_size: Tree(answer, size),
+                actual=lambda size=page_size: Tree(answer.RadixTree(size)),
                 look="the slots found, the nodes and their stamps. " + STAMPS,
                 draw=draw,
             )

@@ -12,6 +12,7 @@
 const BASE = new URL("./", import.meta.url);
 const RUNTIME = new URL("runtime/", BASE).href;
 const APP = "/home/pyodide/app";
+const MODULES = ["grading.py", "in_browser.py", "radix_world.py"];
 
 self.onmessage = async ({ data: { port, chapter } }) => {
   self.onmessage = null;
@@ -64,7 +65,7 @@ function explained(error) {
 
 async function load(chapter) {
   const stage = `minisgl-stage${String(chapter).padStart(2, "0")}`;
-  const sources = ["grading.py", "in_browser.py"].map((name) => text(`python/${name}`));
+  const sources = MODULES.map((name) => text(`python/${name}`));
   const { loadPyodide } = await import(`${RUNTIME}pyodide.mjs`);
   const pyodide = await loadPyodide({
     indexURL: RUNTIME,
@@ -74,9 +75,9 @@ async function load(chapter) {
     stderr: () => {},
   });
   pyodide.FS.mkdirTree(`${APP}/live`);
-  const [grading, inBrowser] = await Promise.all(sources);
-  pyodide.FS.writeFile(`${APP}/grading.py`, grading);
-  pyodide.FS.writeFile(`${APP}/in_browser.py`, inBrowser);
+  (await Promise.all(sources)).forEach((source, i) => {
+    pyodide.FS.writeFile(`${APP}/${MODULES[i]}`, source);
+  });
   pyodide.runPython(`import sys; sys.path.insert(0, "${APP}")`);
 
   await importEngine(pyodide, stage);
