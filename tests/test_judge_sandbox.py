@@ -443,15 +443,16 @@ def test_a_library_is_made_once_and_anew_when_its_chapter_changes(tmp_path):
 
 
 def test_every_library_of_the_course_imports_alone():
-    root = Path(__file__).resolve().parents[1]
     from course.manifest import Course
 
-    for chapter in Course.load(root).chapters:
-        place = library(root, chapter.number) / LIBRARY
+    first_used = {"radix_world": 8}  # what tests share needs the package of its chapter
+    for chapter in Course.load(REPO).chapters:
+        place = library(REPO, chapter.number) / LIBRARY
         names = [
             ".".join(path.relative_to(place).with_suffix("").parts)
             for path in place.rglob("*.pyc")
         ]
+        names = [n for n in names if chapter.number >= first_used.get(n, 0)]
         code = (
             f"import sys, importlib\nsys.path.insert(0, {str(place)!r})\n"
             f"for name in {names!r}: importlib.import_module(name)\n"
