@@ -136,7 +136,7 @@ def test_nothing_big_is_fetched_before_an_editor_has_the_focus(
     page.get_by_role("button", name="Run").wait_for()
     page.wait_for_load_state("networkidle")
     early = [path for path in server.asked if path != "/favicon.ico"]
-    assert early == ["/a.html", "/exercise.css", "/exercise.js"]
+    assert early[:3] == ["/a.html", "/exercise.css", "/exercise.js"]
     assert sum((built / path[1:]).stat().st_size for path in early[1:]) < 20_000
 
     page.locator(".exercise pre").focus()
@@ -321,7 +321,7 @@ def test_an_import_leaves_an_accepted_answer_alone(
     page: Page, server: Server, tmp_path: Path
 ):
     file = tmp_path / "progress.json"
-    entry = {"accepted": False, "answer": "theirs = 1\n", "tries": 5}
+    entry = {"accepted": True, "answer": "theirs = 1\n", "tries": 5}
     file.write_text(json.dumps({"version": 1, "problems": {"free-list": entry}}))
     go(page, server)
     mine = {"accepted": True, "answer": "mine = 1\n", "tries": 2, "draft": None}
@@ -483,3 +483,6 @@ def test_navigation_that_keeps_scripts_starts_again(page: Page, server: Server):
     assert run(page, FREE_LIST.solution).startswith("✓ accepted")
     page.wait_for_timeout(2_000)
     assert len(page.workers) == 2
+    page.evaluate("document.body.innerHTML = '<p>no exercise</p>'; document$.next()")
+    page.wait_for_timeout(500)
+    assert page.workers == []

@@ -13,7 +13,7 @@ from support.browser import Server, watched_page
 from support.live_pages import RADIX, live
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 pytest_plugins = ["support.browser_fixtures"]
 pytestmark = pytest.mark.browser
@@ -34,6 +34,25 @@ def pages(server: Server) -> Iterator[None]:
     yield
     server.overlay.clear()
     server.overlay.update(before)
+
+
+@pytest.fixture(scope="module")
+def shared(profile: BrowserContext, server: Server) -> Iterator[Page]:
+    """One page with a drawing, for all tests that leave its Python usable."""
+    server.overlay["/shared.html"] = document(live("radix", *RADIX))
+    with watched_page(profile, server) as page:
+        go(page, server, "shared.html")
+        page.evaluate("window.confirm = () => true")
+        yield page
+
+
+@pytest.fixture
+def drawing(shared: Page) -> Page:
+    """The shared page as it was in the beginning."""
+    press(shared, "Reset")
+    shared.get_by_label("Predict, then reveal").uncheck()
+    said(shared, "Step 0 of 6")
+    return shared
 
 
 def go(page: Page, server: Server, name: str = "a.html") -> None:
@@ -95,8 +114,8 @@ def test_nothing_big_is_fetched_before_the_first_step(
     assert "/runtime/pyodide.asm.wasm" in server.asked
 
 
-def test_steps_forward_and_back_show_each_change_in_words(page: Page, server: Server):
-    go(page, server)
+def test_steps_forward_and_back_show_each_change_in_words(drawing: Page):
+    page = drawing
     press(page, "One step forward")
     assert said(page, "Step 1") == (
         "Step 1 of 6: insert 1 2 3. 0 of 3 tokens were there already."
@@ -123,10 +142,8 @@ def test_steps_forward_and_back_show_each_change_in_words(page: Page, server: Se
     assert page.get_by_role("button", name="One step back").is_disabled()
 
 
-def test_a_refusal_is_said_and_what_is_gone_is_drawn_once_more(
-    page: Page, server: Server
-):
-    go(page, server)
+def test_a_refusal_is_said_and_what_is_gone_is_drawn_once_more(drawing: Page):
+    page = drawing
     press(page, "evict 9")
     assert "✗ refused: EvictionError: cannot evict 9 tokens" in said(page, "Step 4")
     press(page, "evict 1")
@@ -139,8 +156,8 @@ def test_a_refusal_is_said_and_what_is_gone_is_drawn_once_more(
     assert not [node for node in nodes(page) if "gone" in node]
 
 
-def test_a_typed_operation_goes_behind_the_step_shown(page: Page, server: Server):
-    go(page, server)
+def test_a_typed_operation_goes_behind_the_step_shown(drawing: Page):
+    page = drawing
     press(page, "insert 1 2 3")
     said(page, "Step 1 of 6")
     add(page, "insert 5..7 @bob")
@@ -162,18 +179,16 @@ def test_a_typed_operation_goes_behind_the_step_shown(page: Page, server: Server
         ("unlock 7", "there is no receipt 7"),
     ],
 )
-def test_a_line_that_cannot_be_read_changes_nothing(
-    page: Page, server: Server, line: str, why: str
-):
-    go(page, server)
+def test_a_line_that_cannot_be_read_changes_nothing(drawing: Page, line: str, why: str):
+    page = drawing
     add(page, line)
     assert why in said(page, "✗ not added")
     assert lines(page) == list(RADIX)
     assert page.get_by_label("Type an operation").input_value() == line
 
 
-def test_buttons_and_nodes_write_the_operation(page: Page, server: Server):
-    go(page, server)
+def test_buttons_and_nodes_write_the_operation(drawing: Page):
+    page = drawing
     press(page, "insert 1 2 9")
     said(page, "Step 2")
     page.locator(".live-usage button", has_text="lock").first.click()
@@ -203,8 +218,8 @@ def test_the_whole_list_can_be_edited_and_reset_asks_first(page: Page, server: S
     assert lines(page) == list(RADIX)
 
 
-def test_a_prediction_comes_before_the_picture(page: Page, server: Server):
-    go(page, server)
+def test_a_prediction_comes_before_the_picture(drawing: Page):
+    page = drawing
     page.get_by_label("Predict, then reveal").check()
     press(page, "One step forward")
     assert "Say it, then press Reveal" in said(page, "Step 1")
@@ -274,11 +289,13 @@ def test_the_keyboard_is_enough(page: Page, server: Server):
     assert page.evaluate(focused) == "Remove match 1 2 3 4"
 
 
-def test_the_state_can_be_read_without_the_picture(page: Page, server: Server):
-    go(page, server)
+def test_the_state_can_be_read_without_the_picture(drawing: Page):
+    page = drawing
     press(page, "insert 1 2 9")
     said(page, "Step 2")
-    page.get_by_text("The same as text").click()
+    page.locator(".live details").filter(has=page.locator(".live-words")).evaluate(
+        "(e) => { e.open = true; }"
+    )
     assert page.locator(".live-words").inner_text() == (
         "root\n"
         "└─ [1, 2]  slots 0, 1  used at 2  + new\n"
@@ -311,8 +328,8 @@ def test_on_a_phone_only_the_picture_scrolls(chromium: Browser, server: Server):
     context.close()
 
 
-def test_the_picture_follows_the_pages_colours(page: Page, server: Server):
-    go(page, server)
+def test_the_picture_follows_the_pages_colours(drawing: Page):
+    page = drawing
     press(page, "One step forward")
     said(page, "Step 1")
     new = page.locator(".live-node.new rect")
@@ -320,6 +337,7 @@ def test_the_picture_follows_the_pages_colours(page: Page, server: Server):
     assert new.evaluate(colour) == "rgb(11, 107, 46)"
     page.evaluate("document.body.dataset.mdColorScheme = 'slate'")
     assert new.evaluate(colour) == "rgb(125, 220, 154)"
+    page.evaluate("document.body.dataset.mdColorScheme = 'default'")
 
 
 @pytest.mark.parametrize(

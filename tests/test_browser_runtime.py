@@ -157,6 +157,19 @@ def test_results_before_a_hang_are_kept(grade: Grade):
     assert result["tests"][1]["output"].startswith("0\n0\n")
 
 
+def test_the_limit_is_for_each_test(grade: Grade):
+    slow = """
+import time
+class FreeList(FreeList):
+    def __init__(self, num_pages):
+        time.sleep(0.5)
+        super().__init__(num_pages)
+"""
+    result = grade(f"{SOLUTION}\n{slow}")
+    assert sum(test["time_ms"] for test in result["tests"]) > TEST_SECONDS * 1000
+    assert result["status"] == "accepted"
+
+
 def test_an_answer_that_hangs_while_it_is_loaded_is_named(grade: Grade):
     result = grade(f"{SOLUTION}\nwhile True: pass\n")
     assert result["message"] == "loading your answer: did not end within 1 s"

@@ -73,15 +73,14 @@ def test_pages_load_the_browsers_files_once_they_are_built(tmp_path: Path):
     assert course.build().returncode == 0
     page = tmp_path / "site/01_counter/index.html"
     assert "assets/practice" not in page.read_text()
-    for name in ("manifest.json", "exercise.js", "exercise.css", "chunks/a.js"):
+    names = ["exercise.css", "exercise.js", "live.css", "live.js"]
+    for name in ("manifest.json", *names, "chunks/a.js"):
         course.put(f"build/web/{name}", "{}")
     assert course.build().returncode == 0
     loaded = [url for url in Seen(page.read_text()).loaded if "practice" in url]
-    assert sorted(loaded) == [
-        "../assets/practice/exercise.css",
-        "../assets/practice/exercise.js",
-    ]
-    assert re.search(r'<script[^>]*exercise\.js" type="module"', page.read_text())
+    assert sorted(loaded) == [f"../assets/practice/{name}" for name in names]
+    for script in ("exercise", "live"):
+        assert re.search(rf'<script[^>]*{script}\.js" type="module"', page.read_text())
     assert (tmp_path / "site/assets/practice/chunks/a.js").is_file()
 
 

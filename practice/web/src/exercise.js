@@ -3,7 +3,7 @@
 // the solution. Editor and Python are loaded when a reader first goes into an editor.
 
 import { button, element } from "./dom.js";
-import { enhanceProgress } from "./progress.js";
+import { badge, enhanceProgress, markAccepted } from "./progress.js";
 import { summary, TestList } from "./results.js";
 import * as store from "./store.js";
 
@@ -250,9 +250,7 @@ class Exercise {
     const { accepted, tries } = store.load(this.slug);
     this.root.dataset.accepted = accepted;
     this.title?.querySelector(".exercise-badge")?.remove();
-    if (accepted) {
-      this.title?.append(element("span", { class: "exercise-badge" }, " ✓ accepted"));
-    }
+    if (accepted) this.title?.append(badge());
     const isOpen = accepted || tries >= TRIES_FOR_SOLUTION;
     this.solutionButton.disabled = !isOpen;
     this.solutionButton.textContent = isOpen
@@ -317,10 +315,15 @@ async function start() {
     return new Exercise(root);
   });
   for (const root of document.querySelectorAll(".exercise-progress")) {
-    enhanceProgress(root, () => exercises.forEach((exercise) => exercise.reload()));
+    enhanceProgress(root, () => {
+      for (const exercise of exercises) exercise.reload();
+      markAccepted();
+    });
   }
+  markAccepted();
 }
 
 addEventListener("pagehide", flushAll);
+addEventListener("pageshow", markAccepted); // back from a chapter, from the cache
 if (window.document$?.subscribe) window.document$.subscribe(start);
 else start();

@@ -1,7 +1,27 @@
-// The box in which a reader saves progress to a file, and brings it to another browser.
+// What was accepted, in a list of exercises; and the box in which a reader saves progress
+// to a file, and brings it to another browser.
 
 import { button, element } from "./dom.js";
 import * as store from "./store.js";
+
+// In a list (`<li class="exercise-link" data-slug>`), and above it how many in all.
+export function markAccepted() {
+  const links = [...document.querySelectorAll(".exercise-link")];
+  if (!links.length) return;
+  const accepted = links.filter((link) => store.load(link.dataset.slug).accepted);
+  for (const link of links) {
+    link.querySelector(".exercise-badge")?.remove();
+    if (accepted.includes(link)) link.append(badge());
+  }
+  for (const count of document.querySelectorAll(".exercise-count")) {
+    const all = `${accepted.length} of ${links.length} exercises`;
+    count.textContent = `${all} accepted in this browser.`;
+  }
+}
+
+export function badge() {
+  return element("span", { class: "exercise-badge" }, " ✓ accepted");
+}
 
 export function enhanceProgress(root, onImport) {
   const status = element("p", { role: "status" });
@@ -17,6 +37,7 @@ export function enhanceProgress(root, onImport) {
     },
   });
   root.replaceChildren(
+    element("p", { class: "exercise-count" }),
     element(
       "div",
       { class: "exercise-buttons" },

@@ -46,7 +46,7 @@ function row(record) {
   const item = element("li", { "data-status": status }, line);
   if (failure) item.append(...failed(failure));
   if (message && (!failure || status !== "failed")) {
-    item.append(element("pre", {}, message));
+    item.append(scrolled(message));
   }
   if (output) item.append(...printed(output));
   return item;
@@ -81,5 +81,10 @@ function printed(output) {
 }
 
 function figure(caption, text) {
-  return [element("p", { class: "exercise-caption" }, caption), element("pre", {}, text)];
+  return [element("p", { class: "exercise-caption" }, caption), scrolled(text)];
+}
+
+// Lines that are too long scroll; with Tab a keyboard gets there.
+function scrolled(text) {
+  return element("pre", { tabindex: "0" }, text);
 }

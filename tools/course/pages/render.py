@@ -111,8 +111,8 @@ class Renderer:
         links = ""
         if path in self.stages.files(chapter.number):
             links = self._file_links(chapter, path)
-        caption = f"<code>{path}</code> as this chapter changes it{links}"
-        return _figure("diff", caption, colour(kept, "diff"))
+        caption = f"<code>{path}</code> as this chapter changes it"
+        return _figure("diff", caption, colour(kept, "diff"), links)
 
     def _listing(self, listing: Listing, state: str = "", links: str = "") -> Html:
         names = "".join(f" · {_title_of(name)}" for name in listing.names)
@@ -120,7 +120,7 @@ class Renderer:
         if state:
             caption += f' <span class="listing-state">({state})</span>'
         lexer = "python" if listing.path.endswith(".py") else "text"
-        return _figure("code", caption + links, colour(_lines(listing), lexer))
+        return _figure("code", caption, colour(_lines(listing), lexer), links)
 
     def _state(self, chapter: Chapter, listing: Listing) -> str:
         """Where the shown lines go: new, changed, or since when they are there."""
@@ -149,7 +149,7 @@ class Renderer:
         if now.number == chapter.number:
             links.append((code_url(now, path) + "#diff", "diff"))
         shown = " ".join(f'<a href="{ROOT}{url}">{text}</a>' for url, text in links)
-        return f' <span class="listing-links">{shown}</span>'
+        return f'<span class="listing-links">{shown}</span>'
 
     # The files of the stage
 
@@ -352,16 +352,21 @@ class Renderer:
             name = f"Chapter {number}"
             if number in chapters:
                 name += f": {chapters[number].title}"
-            parts.append(f"<h3>{escape(name)}</h3><ul>{''.join(items)}</ul>")
+            parts.append(f"<h2>{escape(name)}</h2><ul>{''.join(items)}</ul>")
         return Html("".join(parts))
 
 
 def colour(lines: Sequence[str], lexer: str) -> str:
-    """Highlighted code in `<div class="highlight"><pre><code>`."""
+    """Highlighted code in `<div class="highlight"><pre><code>`.
+
+    It is left out of the search: a page's words and the names in its captions find it,
+    and every page loads the index.
+    """
     # stripnl and stripall would drop blank lines at the ends and move line numbers
     chosen = get_lexer_by_name(lexer, stripnl=False, ensurenl=False)
     formatter = HtmlFormatter(cssclass="highlight", wrapcode=True)
-    return highlight("\n".join(lines), chosen, formatter)
+    html = highlight("\n".join(lines), chosen, formatter)
+    return html.replace("<div ", "<div data-search-exclude ", 1)
 
 
 def code_url(chapter: Chapter, path: str) -> str:
@@ -378,10 +383,10 @@ def page_url(page: str) -> str:
     return f"{inside.with_suffix('')}/"
 
 
-def _figure(kind: str, caption: str, body: str) -> Html:
+def _figure(kind: str, caption: str, body: str, links: str = "") -> Html:
     return Html(
-        f'<figure class="listing listing-{kind}"><figcaption>{caption}</figcaption>'
-        f"{body}</figure>"
+        f'<figure class="listing listing-{kind}">'
+        f"<figcaption><span>{caption}</span> {links}</figcaption>{body}</figure>"
     )
 
 

@@ -86,7 +86,7 @@ def _version(contents: Contents, chapter: Chapter, path: str) -> str:
         else f'<a href="{root}{code_url(c, path)}">chapter {c.number}</a>'
         for c in stages.versions(path)
     )
-    return _PAGE.format(
+    page = _PAGE.format(
         path=escape(path),
         number=chapter.number,
         root=root,
@@ -99,6 +99,7 @@ def _version(contents: Contents, chapter: Chapter, path: str) -> str:
         code=_numbered(contents, chapter, path, is_new),
         diff=diff,
     )
+    return page.replace("<pre>", '<pre tabindex="0">')  # long lines scroll
 
 
 def _numbered(contents: Contents, chapter: Chapter, path: str, is_new: bool) -> str:
