@@ -333,10 +333,7 @@ def test_a_page_that_no_chapter_lists_is_reported(course: PageCourse):
     assert "no chapter lists docs/07_extra.md" in messages
 
 
-def test_in_a_course_with_a_site_every_chapter_has_a_page(
-    course: PageCourse, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("course.verify._PAGES_REQUIRED", True)
+def test_in_a_course_with_a_site_every_chapter_has_a_page(course: PageCourse):
     course.pages.pop()
     course.write()
     course.put("mkdocs.yml", "")

@@ -30,8 +30,6 @@ from course.pages.content import Contents
 from course.pages.errors import PageError
 from course.stack import PACKAGE, Stack, read_patch, write_files
 
-# True once every chapter has its page: from then on, one without is a fault.
-_PAGES_REQUIRED = False
 _CHILD = Path(__file__).with_name("import_child.py")
 _LIMIT_S = 600
 _HINTS_PER_NAME = 3
@@ -112,7 +110,7 @@ class _Checker:
                         f"chapter {chapter.label} has no {what}: {path}",
                         _HOW_TO_ADD[what].format(n=chapter.number),
                     )
-            if _PAGES_REQUIRED and not chapter.page and self._has_site():
+            if not chapter.page and self._has_site():
                 page = f"docs/{chapter.stem}.md"
                 hint = f'write it, and list it in {MANIFEST}: page = "{page}"'
                 yield Problem(f"chapter {chapter.label} has no page", hint)
