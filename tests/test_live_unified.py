@@ -74,7 +74,10 @@ def test_a_state_stays_at_the_end_of_its_prefix():
     steps = states("insert 1..6", "insert 1..3 7 8", "match 1..3 9", "match 1..6 9")
     assert "[1, 2, 3]  full: 0, 1, 2  state: none" in steps[1]["text"]
     assert "[4, 5, 6]  full: 3, 4, 5  state: 0" in steps[1]["text"]
-    assert steps[2]["says"] == "0 of 4 tokens can be used; Full data is there for 3."
+    assert steps[2]["says"] == (
+        "0 of 4 tokens can be used; Full data is there for 3, "
+        "and a state after 3 would help."
+    )
     assert steps[3]["says"] == "6 of 7 tokens can be used."
 
 

@@ -141,7 +141,7 @@ def test_example_output_and_tests_are_shown(course: PageCourse):
         course, 1, "::: example\n\n::: output\n\n::: test test_counts_add_up\n"
     )
     assert "print(Counter().add(3))" in text
-    assert "examples/ch01_counter.py prints\n3" in text.replace("prints3", "prints\n3")
+    assert re.search(r"examples/ch01_counter.py prints\s*3\n", text)
     assert "def test_counts_add_up" in text and "starts_at_nothing" not in text
 
 
