@@ -212,9 +212,10 @@ def in_order(rows: Iterable[Any]) -> list[Any]:
 
 
 def draw_rows(
-    rows: Sequence[Any], label: Callable[[Any], str], root: str = "root"
+    rows: Iterable[Any], label: Callable[[Any], str], root: str = "root"
 ) -> str:
     """Rows that begin with a path, as a tree; `label(row)` is said of each."""
+    rows = in_order(rows)
     paths = [row[0] for row in rows]
 
     def children(row: Any) -> list[Any]:
