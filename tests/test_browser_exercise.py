@@ -136,7 +136,7 @@ def test_nothing_big_is_fetched_before_an_editor_has_the_focus(
     page.get_by_role("button", name="Run").wait_for()
     page.wait_for_load_state("networkidle")
     early = [path for path in server.asked if path != "/favicon.ico"]
-    assert early[:3] == ["/a.html", "/exercise.css", "/exercise.js"]
+    assert {"/a.html", "/exercise.css", "/exercise.js"} <= set(early)
     assert sum((built / path[1:]).stat().st_size for path in early[1:]) < 20_000
 
     page.locator(".exercise pre").focus()
